@@ -4,7 +4,8 @@ Usage: python tools/campaign_doctor.py [--seeds N] [--seconds S] [--fresh] [CASE
 
 Each case is so many hosts with 0, 1, 2 or 5 faults of one kind, and chance failures at the planner's own rate. Counted:
 tests and rounds against log2 of the number of possible fault sets, faults found, parts accused that are sound, and how
-many the stated probabilities allow to be. Seeds come in blocks, one of each case in turn, until `--seconds` or
+many the stated probabilities allow to be. A probe that itself fails now and then, whoever is tested, is found when it
+is said and nobody is accused. Seeds come in blocks, one of each case in turn, until `--seconds` or
 `--seeds` are used up; a later call goes on where this one ended.
 """
 
@@ -16,19 +17,36 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
 from measured import Results, add_options
 
-from emberward.doctor import Fleet, Links, Plan, ProbePlan, Result, SetOutcome, Talk
+from emberward.doctor import Examination, Fleet, Links, Plan, ProbePlan, Result, SetOutcome, Talk, findings_of
 
 SIZES, COUNTS = (8, 64, 1024), (1, 2, 5)
 BLOCK, BLOCK_S = 100, 0.5
 """A case has so many seeds in turn, or those of so many processor seconds, one at least."""
 MAX_ROUNDS = 400
-"""An examination that goes on until each device has passed its 228 tries, alone and in pairs, ends before."""
-ROOM = ("belief", "choose", "faults", "fleet", "numbers", "parting", "plan", "search", "slow")
+"""At least so many; more where a fault is so rare that `told_rounds` needs them."""
+CERTAINTY, RARE_PRIOR = 0.999, 1e-3
+"""From where on one of many devices is accused, and the planner's prior that a device fails in that share of tries."""
+ROOM = (
+    "belief",
+    "busy",
+    "chance",
+    "choose",
+    "exposure",
+    "faults",
+    "fleet",
+    "numbers",
+    "parting",
+    "plan",
+    "search",
+    "slow",
+    "tries",
+)
 """The planner's files."""
 SPURIOUS = 1e-3
 NOISE = 0.01
@@ -59,6 +77,10 @@ SORTS = {
     "in one operation": Sort(least=2, talk=Talk.TOGETHER),
     "one in 2": Sort(rate=0.5),
     "one in 10": Sort(rate=0.1),
+    "one in 50": Sort(rate=0.02),
+    "one in 8 of everybody": Sort(part="probe", rate=1 / 8),
+    "one in 20 of everybody": Sort(part="probe", rate=0.05),
+    "one in 50 of everybody": Sort(part="probe", rate=0.02),
     "slow by 5%": Sort(slow_by=0.05, talk=Talk.ALONE),
     "slow by 20%": Sort(slow_by=0.2, talk=Talk.ALONE),
     "slow by 50%": Sort(slow_by=0.5, talk=Talk.ALONE),
@@ -71,11 +93,16 @@ SORTS = {
 
 
 def is_sought(name: str, size: int, count: int) -> bool:
-    """Whether the faults can be told: some sets must be sound, and pairs few enough to try them all."""
+    """Whether the faults can be told: some sets must be sound, and pairs few enough to try them all.
+
+    What shows in one of 50 tries, and a probe that fails by itself, are alone: their examinations take a minute.
+    """
     sort = SORTS[name]
     if sort.part in ("link", "cable") and size > 64:
         return False
-    if sort.part == "cut":
+    if sort.part == "probe" and size > 64:
+        return False
+    if sort.part in ("cut", "probe") or sort.rate < 0.05:
         return count <= 1
     if size == 8 and count == 5:
         return sort.least < 4 and sort.part not in ("switch", "cable") and not sort.slow_by
@@ -96,6 +123,8 @@ def planted_in(sort: Sort, fleet: Fleet, count: int, rng: random.Random) -> set[
     match sort.part:
         case "device":
             return {("device", (number,)) for number in rng.sample(range(len(fleet)), count)}
+        case "probe":
+            return {("probe", ())}
         case "host":
             return {("host", (host,)) for host in rng.sample(hosts, count)}
         case "switch":
@@ -114,7 +143,7 @@ def planted_in(sort: Sort, fleet: Fleet, count: int, rng: random.Random) -> set[
 def shower(sort: Sort, fleet: Fleet, planted: Iterable[Part]) -> Callable[[tuple[int, ...]], list[Part]]:
     """Tells which planted parts a set exercises."""
     host_of = [device.host for device in fleet.devices]
-    by_key = {key[0]: (kind, key) for kind, key in planted}
+    by_key = {key[0]: (kind, key) for kind, key in planted if key}
     parts = list(planted)
 
     def shown(devices: tuple[int, ...]) -> list[Part]:
@@ -122,6 +151,8 @@ def shower(sort: Sort, fleet: Fleet, planted: Iterable[Part]) -> Callable[[tuple
             return []
         if sort.part == "device":
             return [by_key[n] for n in devices if n in by_key]
+        if sort.part == "probe":
+            return parts * len(devices)
         if sort.part == "link":
             members = set(devices)
             return [part for part in parts if members.issuperset(part[1])]
@@ -162,7 +193,8 @@ def examine(name: str, size: int, count: int, seed: int) -> tuple[Plan, set[Part
         outcome = SetOutcome.FAIL if is_bad else SetOutcome.PASS
         return Result(devices=devices, outcome=outcome, seconds=1.0, links=Links.ALL, values=values)
 
-    while plan.round < MAX_ROUNDS and (sets := plan.next_round()):
+    max_rounds = max(MAX_ROUNDS, told_rounds(sort.rate)[1])
+    while plan.round < max_rounds and (sets := plan.next_round()):
         plan.learn([tested(devices) for devices in sets])
     return plan, planted
 
@@ -188,7 +220,9 @@ def case(name: str, size: int, count: int, seeds: range) -> dict[str, Any]:
         accused = {
             same_cut(plan.fleet, (each.part.kind.value, each.part.key)): each.certainty for each in plan.suspects()
         }
-        found += len(accused.keys() & sought)
+        findings = findings_of(Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0))
+        said = {("probe", ()) for each in findings if each.code == "E106"}
+        found += len((accused.keys() | said) & sought)
         if false := accused.keys() - sought:
             wrong += len(false)
             wrong_seeds.append(seed)
@@ -208,6 +242,7 @@ def case(name: str, size: int, count: int, seeds: range) -> dict[str, Any]:
         "rounds": rounds,
         "bound_tests": round(math.log2(math.comb(num_parts, count)), 1),
         "bound_rounds": bound_rounds(SORTS[name].rate),
+        "told_rounds": told_rounds(SORTS[name].rate),
         "processor_s": round(time.process_time() - began_s, 2),
     }
 
@@ -217,12 +252,37 @@ def bound_rounds(rate: float) -> int:
     return 1 if rate >= 1 else math.ceil(math.log(0.01) / math.log1p(-rate))
 
 
+@cache
+def told_rounds(rate: float) -> tuple[int, int]:
+    """Rounds in which half and 99 of 100 devices with such a fault are told from chance, tried by themselves in each.
+
+    With k failures in n rounds the odds are RARE_PRIOR x (p / SPURIOUS)^k x ((1 - p) / (1 - SPURIOUS))^(n - k), where p
+    is P(fail | fault); the device is told when they reach those of CERTAINTY. No order of tests tells it sooner.
+    """
+    fails = 1 - (1 - SPURIOUS) * (1 - rate)
+    needed = math.log(CERTAINTY / (1 - CERTAINTY) / RARE_PRIOR)
+    step, cost = math.log(fails / SPURIOUS), math.log((1 - min(fails, 1 - 1e-9)) / (1 - SPURIOUS))
+    open_, told, median, num = {0: 1.0}, 0.0, 0, 0
+    while told < 0.99:
+        num += 1
+        after: dict[int, float] = {}
+        for k, p in open_.items():
+            after[k] = after.get(k, 0.0) + p * (1 - fails)
+            after[k + 1] = after.get(k + 1, 0.0) + p * fails
+        open_ = {k: p for k, p in after.items() if k * step + (num - k) * cost < needed}
+        told = 1 - sum(open_.values())
+        median = median or num * (told >= 0.5)
+    return median, num
+
+
 def parts_of(sort: Sort, fleet: Fleet) -> int:
     """Among how many parts a fault of the sort is sought."""
     hosts = len(fleet) // sort.per_host
     match sort.part:
         case "device":
             return len(fleet)
+        case "probe":
+            return 1
         case "host":
             return hosts
         case "switch":
@@ -252,6 +312,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             "rounds_worst": max(n for row in part for n in row["rounds"]),
             "bound_tests": part[0]["bound_tests"],
             "bound_rounds": part[0]["bound_rounds"],
+            "told_rounds": part[0]["told_rounds"],
             "processor_s_per_seed": round(
                 sum(row["processor_s"] for row in part) / sum(row["seeds"] for row in part), 3
             ),
@@ -273,7 +334,7 @@ def main() -> int:
         "doctor",
         what="the doctor's planner on simulated fleets with planted faults and chance failures",
         measures=[f"src/emberward/doctor/_{part}.py" for part in ROOM],
-        settings={"spurious": SPURIOUS, "noise": NOISE, "max_rounds": MAX_ROUNDS},
+        settings={"spurious": SPURIOUS, "noise": NOISE, "max_rounds": MAX_ROUNDS, "certainty": CERTAINTY},
         is_fresh=options.fresh,
         folder=options.into,
     )

@@ -24,13 +24,16 @@ from itertools import combinations
 import numpy as np
 
 from emberward.doctor._chance import Tally
-from emberward.doctor._faults import CONSTANT, Cluster, Fault, Kind, Part, Scope, Trial
+from emberward.doctor._exposure import MAX_LINK_SET, Exposures, Parts, used_by
+from emberward.doctor._faults import CONSTANT, LINKS, Cluster, Fault, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Fleet, Links, Set
 from emberward.doctor._parting import Parting
-from emberward.doctor._search import SPURIOUS, search
+from emberward.doctor._search import LINK_BUNCH, NEAR, SPURIOUS, search
 
 RATES = {0.999: 0.6, 0.5: 0.2, 0.1: 0.1, 0.02: 0.1}
 """Rate of a fault and the share of faults that have it."""
+OWN = 0.4
+"""So often as a probe fails always it fails now and then. Of our own choosing."""
 PRIORS: dict[Kind, dict[Scope, float]] = {
     Kind.DEVICE: {Scope.ALWAYS: 5e-3, Scope.TOGETHER: 5e-3, Scope.FOUR: 1e-4, Scope.EIGHT: 1e-4},
     Kind.HOST: {Scope.ALWAYS: 1e-3, Scope.TOGETHER: 5e-4, Scope.OUTSIDE: 1.5e-3},
@@ -42,22 +45,19 @@ PRIORS: dict[Kind, dict[Scope, float]] = {
 """A device that fails in larger sets alone is far rarer than two links that are bad: those explain much the same tests.
 
 A cut's is shared by all ways to part so many hosts in two, 2^(hosts - 1): which one it is was read off the tests."""
-MAX_LINK_SET = 16
-"""Links are possible parts of a failed test of at most so many members: in a larger one there are too many."""
 MAX_SIDES = 4
 """With more groups that never passed together it is too early to speak of a cut."""
+FAINT = sum(PRIORS[Kind.DEVICE].values()) * sum(share for rate, share in RATES.items() if rate < CONSTANT)
+"""That a device fails now and then."""
 LINK_ODDS = PRIORS[Kind.LINK][Scope.TOGETHER] * RATES[0.999]
 """That a link always fails, where nothing is known."""
 LEAST_PRIOR = 3e-10
 """Faults that are less likely from the start are not considered."""
-MAX_PASSES = 50
-"""So many passes speak against a probe that fails everywhere: with more failures than these that have no part in
-common, what is behind them is no part that is weighed, as where a network of a thousand hosts has parted."""
+LEAST_ODDS = math.log(1e-3)
+"""A part that makes its failures at most so much likelier than chance is no reason to weigh them together."""
 FEW_HOSTS = 16
 HARDLY = 1e-5
 """A parted network that is at most so much likelier than none is not weighed further."""
-UNKNOWN_USE = 0.5
-"""Share of its links that a set of three or more uses when its probe does not say which."""
 
 
 class Belief:
@@ -65,11 +65,7 @@ class Belief:
 
     def __init__(self, fleet: Fleet, *, common_prior: float) -> None:
         self.fleet = fleet
-        self._hosts = [device.host for device in fleet.devices]
-        counts: dict[str, int] = defaultdict(int)
-        for host in self._hosts:
-            counts[host] += 1
-        self._several = {host for host, count in counts.items() if count > 1}
+        self.parts = Parts(fleet)
         self._common_prior = common_prior
         self._trials: dict[tuple[Set, Links | None], list[int]] = {}
         self._failed: dict[tuple[Set, Links | None], list[int]] = {}
@@ -77,8 +73,8 @@ class Belief:
         self._explained: dict[tuple[object, ...], Cluster] = {}
         self._partners: dict[int, set[int]] = defaultdict(set)
         self._sides: dict[str, set[str]] = {}
-        self._places = {host: place for place, host in enumerate(counts)}
-        self.parting = Parting(len(counts)) if len(counts) > FEW_HOSTS else None
+        self._places = {host: place for place, host in enumerate(dict.fromkeys(self.parts.host_of))}
+        self.parting = Parting(len(self._places)) if len(self._places) > FEW_HOSTS else None
         """None with so few hosts that each cut is weighed by itself."""
         self._passes: dict[tuple[object, ...], int] = defaultdict(int)
         self._large: list[tuple[frozenset[int], Set, Links | None, int]] = []
@@ -92,7 +88,7 @@ class Belief:
         """Takes in a test; `tries`: how many tries its one answer stands for."""
         key = (devices, links)
         counts = self._trials.setdefault(key, [0, 0])
-        hosts = {self._hosts[device] for device in devices}
+        hosts = {self.parts.host_of[device] for device in devices}
         for host in hosts:
             self._sides.setdefault(host, {host})
         if len(devices) == 2:
@@ -113,7 +109,7 @@ class Belief:
             self._failed[key] = counts
 
     def _count_pass(self, devices: Set, hosts: set[str], links: Links | None, tries: int) -> None:
-        """Counts the tries for each part that they clear: what `exposure` says is surely exercised."""
+        """Counts the tries for each part that they clear: what `Parts.exposure` says is surely exercised."""
         for device in devices:
             self.tries[device, len(devices) > 1] += tries
             for scope in _LARGER:
@@ -121,9 +117,9 @@ class Belief:
         if len(devices) > MAX_LINK_SET:
             self._large.append((frozenset(devices), devices, links, tries))
         else:
-            for one, other in _used(devices, links):
+            for one, other in used_by(devices, links):
                 self._passes[Kind.LINK, Scope.TOGETHER, min(one, other), max(one, other)] += tries
-        for host in hosts & self._several:
+        for host in hosts & self.parts.several:
             self._passes[Kind.HOST, Scope.ALWAYS, host] += tries
             self._passes[Kind.HOST, Scope.TOGETHER, host] += tries * (len(devices) > 1)
             self._passes[Kind.HOST, Scope.OUTSIDE, host] += tries * (len(hosts) > 1)
@@ -131,11 +127,11 @@ class Belief:
             return
         ordered = sorted(hosts)
         if self.fleet.switches:
-            for switch in {switch for a, b in combinations(ordered, 2) for switch in self._path(a, b)}:
+            for switch in {switch for a, b in combinations(ordered, 2) for switch in self.parts.path(a, b)}:
                 self._passes[Kind.SWITCH, Scope.OUTSIDE, switch] += tries
-        if len(several := [host for host in ordered if host in self._several]) > 1:
+        if len(several := [host for host in ordered if host in self.parts.several]) > 1:
             for a, b in combinations(several, 2):
-                if self.exposure(Part(Kind.CABLE, (a, b)), Scope.OUTSIDE, devices, links) >= 1:
+                if self.parts.exposure(Part(Kind.CABLE, (a, b)), Scope.OUTSIDE, devices, links) >= 1:
                     self._passes[Kind.CABLE, Scope.OUTSIDE, a, b] += tries
         joined = max((self._sides[host] for host in ordered), key=len)
         for host in ordered:
@@ -152,7 +148,7 @@ class Belief:
         found = self._passes.get((part.kind, scope, *part.key), 0)
         if part.kind is Kind.LINK:
             for members, devices, links, tries in self._large:
-                is_used = links is Links.ALL or any(set(part.key) == set(pair) for pair in _used(devices, links))
+                is_used = links is Links.ALL or any(set(part.key) == set(pair) for pair in used_by(devices, links))
                 found += tries * (is_used and members.issuperset(part.key))
         return found
 
@@ -168,14 +164,14 @@ class Belief:
         """Whether a test of two devices that exercised the link or cable has failed."""
         scope = Scope.OUTSIDE if part.kind is Kind.CABLE else Scope.TOGETHER
         pairs = [trial for trial in self.failed_trials() if len(trial.devices) == 2]
-        return any(self.exposure(part, scope, pair.devices, pair.links) for pair in pairs)
+        return any(self.parts.exposure(part, scope, pair.devices, pair.links) for pair in pairs)
 
     def pairs_of(self, links: Iterable[Part], free: Collection[int]) -> list[Set]:
         """Disjoint pairs of free devices, each of which exercises one of these links or cables alone."""
         found: list[Set] = []
         for part in links:
             taken = {number for pair in found for number in pair}
-            ends = [[n for n in free if n not in taken and end in (n, self._hosts[n])] for end in part.key]
+            ends = [[n for n in free if n not in taken and end in (n, self.parts.host_of[n])] for end in part.key]
             if all(ends):
                 found.append((min(ends[0][0], ends[1][0]), max(ends[0][0], ends[1][0])))
         return found
@@ -183,65 +179,6 @@ class Belief:
     def failed_trials(self) -> tuple[Trial, ...]:
         """The sets that failed at least once."""
         return tuple(Trial(devices, links, passes, fails) for (devices, links), (passes, fails) in self._failed.items())
-
-    # -- what is exercised -------------------------------------------------------------------------------------------
-
-    def exposure(self, part: Part, scope: Scope, devices: Set, links: Links | None) -> float:
-        """The share in which the test exercises the part: 1, 0, or UNKNOWN_USE for a link of a set that may use it."""
-        if len(devices) < scope.least:
-            return 0.0
-        if part.kind is Kind.DEVICE:
-            return float(part.key[0] in devices)
-        hosts = {self._hosts[device] for device in devices}
-        if scope is Scope.OUTSIDE and len(hosts) < 2:
-            return 0.0
-        match part.kind:
-            case Kind.CUT:
-                return float(not hosts.isdisjoint(part.key) and not hosts <= set(part.key))
-            case Kind.HOST:
-                return float(part.key[0] in hosts)
-            case Kind.SWITCH:
-                return float(any(part.key[0] in self._path(a, b) for a, b in combinations(sorted(hosts), 2)))
-            case Kind.CABLE:
-                if not set(part.key) <= hosts:
-                    return 0.0
-                if links is not None and links is not Links.ALL:
-                    pairs = _ring(devices) if links is Links.RING else []
-                    return float(any({self._hosts[a], self._hosts[b]} == set(part.key) for a, b in pairs))
-                return 1.0 if links is Links.ALL or len(hosts) == 2 else UNKNOWN_USE
-            case Kind.LINK:
-                if not set(part.key) <= set(devices):
-                    return 0.0
-                if links is Links.ALL or (len(devices) == 2 and links is not Links.NONE):
-                    return 1.0
-                if links is Links.RING:
-                    return float(any({a, b} == set(part.key) for a, b in _ring(devices)))
-                return 0.0 if links is Links.NONE else UNKNOWN_USE
-
-    def _path(self, a: str, b: str) -> set[str]:
-        """The switches between two hosts: up to the lowest that both stand below."""
-        if not self.fleet.switches:
-            return set()
-        up, down = self.fleet.switches.get(a, ()), self.fleet.switches.get(b, ())
-        common = next((switch for switch in up if switch in down), None)
-        if common is None:
-            return {*up, *down}
-        return {*up[: up.index(common) + 1], *down[: down.index(common) + 1]}
-
-    def _possible(self, devices: Set) -> Iterable[Part]:
-        """The parts that may have made a test of this set fail."""
-        for device in devices:
-            yield Part(Kind.DEVICE, (device,))
-        hosts = sorted({self._hosts[device] for device in devices})
-        yield from (Part(Kind.HOST, (host,)) for host in hosts if host in self._several)
-        if 2 <= len(devices) <= MAX_LINK_SET:
-            yield from (Part(Kind.LINK, (min(a, b), max(a, b))) for a, b in combinations(devices, 2))
-            if len(hosts) > 1:
-                several = [host for host in hosts if host in self._several]
-                yield from (Part(Kind.CABLE, pair) for pair in combinations(several, 2))
-        if len(hosts) > 1:
-            found = {switch for a, b in combinations(hosts, 2) for switch in self._path(a, b)}
-            yield from (Part(Kind.SWITCH, (switch,)) for switch in sorted(found))
 
     # -- the judgement -----------------------------------------------------------------------------------------------
 
@@ -258,16 +195,24 @@ class Belief:
             weights.append(self._common_weight(together[0], together[1], alone[1]))
         return _posterior(weights, clusters)
 
-    def flaky(self, clusters: Sequence["Cluster"]) -> float:
-        """The posterior that all failures are the probe's own, in a share of the tries of everybody."""
-        return _posterior(self.tally.weights(self._common_prior), clusters)
+    def own(self, clusters: Sequence["Cluster"], apart: float = 0.0, *, is_faint: bool) -> float:
+        """The posterior that all failures are the probe's own, in a share of the tries of everybody.
+
+        `apart`: that the network has parted. `is_faint`: against parts that fail now and then, see [Note: the probe's
+        own failures].
+        """
+        if not clusters:
+            return 0.0
+        evidence, likeliest = self.tally.evidence()
+        weight = math.log(self._common_prior * OWN) + evidence
+        if is_faint:
+            weight = math.log(len(self.fleet) * FAINT) + likeliest
+        return _posterior([weight], clusters, apart)
 
     def _common_weight(self, passes: int, fails: int, other_fails: int) -> float:
         if not fails:
             return -math.inf
-        return (
-            math.log(self._common_prior) + math.log(1e-3) * min(passes, MAX_PASSES) + math.log(SPURIOUS) * other_fails
-        )
+        return math.log(self._common_prior) + math.log(1e-3) * passes + math.log(SPURIOUS) * other_fails
 
     def _cuts(self) -> list[Part]:
         """The cuts that no test speaks against, each by its smaller side: groups of two hosts or more on both.
@@ -289,11 +234,15 @@ class Belief:
         """
         groups: list[tuple[set[Part], list[Trial]]] = []
         cuts = self._cuts() if self._failed else []
-        for trial in self.failed_trials():
-            if cut is not None and self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links):
-                continue
-            parts = set(self._possible(trial.devices))
-            parts |= {cut for cut in cuts if self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)}
+        failed = [
+            trial
+            for trial in self.failed_trials()
+            if cut is None or not self.parts.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)
+        ]
+        likely = self._likely(failed)
+        for trial in failed:
+            parts = likely.intersection(self.parts.possible(trial.devices))
+            parts |= {cut for cut in cuts if self.parts.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)}
             joined = [group for group in groups if not group[0].isdisjoint(parts)]
             for group in joined:
                 groups.remove(group)
@@ -301,6 +250,25 @@ class Belief:
                 (parts.union(*(group[0] for group in joined)), [trial, *(each for g in joined for each in g[1])])
             )
         return [self._judge(parts, trials, int(any(link not in parts for link in known))) for parts, trials in groups]
+
+    def _likely(self, failed: Iterable[Trial]) -> set[Part]:
+        """The parts that passed tests leave some odds of having to do with these failures."""
+        times: dict[Part, int] = defaultdict(int)
+        for trial in failed:
+            for part in self.parts.possible(trial.devices):
+                times[part] += trial.fails
+        return {part for part, fails in times.items() if self._odds(part, fails) >= LEAST_ODDS}
+
+    def _odds(self, part: Part, fails: int) -> float:
+        """The logarithm of how much likelier the part makes so many failures with it, at most, than chance does."""
+        near = math.log(LINK_BUNCH[-1] * NEAR) if part.kind in LINKS else 0.0
+        return near + max(
+            math.log(prior * share)
+            + self.passes(part, scope) * math.log1p(-rate)
+            + fails * math.log((1 - (1 - SPURIOUS) * (1 - rate)) / SPURIOUS)
+            for scope, prior in PRIORS[part.kind].items()
+            for rate, share in RATES.items()
+        )
 
     def parted(self, without: Sequence[Cluster]) -> tuple[float, Part, float] | None:
         """Whether the network has parted, see [Note: a parted network]; None where it need not be weighed.
@@ -314,7 +282,9 @@ class Belief:
             return None
         cut = Part(Kind.CUT, tuple(sorted(found.side(list(self._places)))))
         crossed = [
-            trial for trial in self.failed_trials() if self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)
+            trial
+            for trial in self.failed_trials()
+            if self.parts.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)
         ]
         rest = self.clusters(cut=cut)
         apart = found.evidence + sum(math.log(self._cause(trial.devices)) for trial in crossed)
@@ -325,7 +295,7 @@ class Belief:
 
     def _is_across(self, devices: Set, links: Links | None) -> bool:
         """Whether a test used the network between hosts."""
-        return links is not Links.NONE and len({self._hosts[device] for device in devices}) > 1
+        return links is not Links.NONE and len({self.parts.host_of[device] for device in devices}) > 1
 
     def _cause(self, devices: Set) -> float:
         """That a test of the set fails, by chance or for a part of it."""
@@ -352,14 +322,14 @@ class Belief:
         faults: list[Fault] = []
         exposed: list[np.ndarray] = []
         priors: list[float] = []
-        table = Exposures(self, failed)
+        table = Exposures(self.parts, failed)
         for part in parts:
             for scope, prior in PRIORS[part.kind].items():
                 shares = table.of(part, scope)
                 if not shares.any():
                     continue
                 if part.kind is Kind.CUT:
-                    prior *= 2.0 ** (1 - min(len(set(self._hosts)), 1000))
+                    prior *= 2.0 ** (1 - min(len(set(self.parts.host_of)), 1000))
                 passes = self.passes(part, scope)
                 for rate, share in RATES.items():
                     if prior * share >= LEAST_PRIOR or part.kind is Kind.CUT:
@@ -385,7 +355,7 @@ class Belief:
     def _bundles(self, faults: Sequence[Fault], failed: Sequence[Trial]) -> list[tuple[int, ...]]:
         """Of each end the places of its links or cables that failed by themselves and never passed, where several."""
         links = {trial.devices for trial in failed if len(trial.devices) == 2}
-        pairs = {*links, *(tuple(sorted(self._hosts[n] for n in pair)) for pair in links)}
+        pairs = {*links, *(tuple(sorted(self.parts.host_of[n] for n in pair)) for pair in links)}
         at: dict[int | str, list[int]] = defaultdict(list)
         for index, fault in enumerate(faults):
             is_pair = fault.part.kind in (Kind.LINK, Kind.CABLE) and fault.part.key in pairs
@@ -393,70 +363,6 @@ class Belief:
                 for end in fault.part.key:
                     at[end].append(index)
         return [tuple(members) for members in at.values() if len(members) > 1]
-
-
-Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
-
-class Exposures:
-    """`Belief.exposure` of a part in each of `trials`, devices and links for all of them at once."""
-
-    def __init__(self, belief: Belief, trials: Sequence[Trial]) -> None:
-        self._belief = belief
-        self._trials = trials
-        self._sizes = np.array([len(trial.devices) for trial in trials])
-        numbers = sorted({number for trial in trials for number in trial.devices})
-        self._column = {number: column for column, number in enumerate(numbers)}
-        self._holds = np.zeros((len(trials), len(numbers)), dtype=bool)
-        for row, trial in enumerate(trials):
-            self._holds[row, [self._column[number] for number in trial.devices]] = True
-        self._none = np.zeros(len(trials), dtype=bool)
-        self._hosts: dict[str, np.ndarray] = {}
-        for number in numbers:
-            host = belief.fleet.devices[number].host
-            self._hosts[host] = self._hosts.get(host, self._none) | self._has(number)
-        self._num_hosts = sum((has.astype(int) for has in self._hosts.values()), np.zeros(len(trials), dtype=int))
-        # The share of its links that each trial uses; a ring's are looked up one by one.
-        used = {Links.ALL: 1.0, Links.NONE: 0.0}
-        self._used = np.array(
-            [
-                used.get(trial.links, UNKNOWN_USE if len(trial.devices) > 2 else 1.0)
-                if trial.links is not None
-                else (UNKNOWN_USE if len(trial.devices) > 2 else 1.0)
-                for trial in trials
-            ]
-        )
-        self._rings = [row for row, trial in enumerate(trials) if trial.links is Links.RING and len(trial.devices) > 2]
-        self._edges = {row: {frozenset(edge) for edge in _ring(trials[row].devices)} for row in self._rings}
-
-    def of(self, part: Part, scope: Scope) -> Floats:
-        """One value for each trial."""
-        match part.kind:
-            case Kind.DEVICE:
-                held: Floats = (self._has(int(part.key[0])) & (self._sizes >= scope.least)).astype(float)
-                return held
-            case Kind.LINK:
-                a, b = (int(number) for number in part.key)
-                shares: Floats = (self._has(a) & self._has(b)) * self._used
-                for row in self._rings:
-                    shares[row] = float(frozenset((a, b)) in self._edges[row])
-                return shares
-            case Kind.HOST:
-                is_wide = self._num_hosts > 1 if scope is Scope.OUTSIDE else self._sizes >= scope.least
-                host: Floats = (self._has_host(str(part.key[0])) & is_wide).astype(float)
-                return host
-            case Kind.CUT:
-                side = sum((self._has_host(str(host)).astype(int) for host in part.key), np.zeros(len(self._trials)))
-                cut: Floats = ((side > 0) & (side < self._num_hosts)).astype(float)
-                return cut
-        return np.array([self._belief.exposure(part, scope, trial.devices, trial.links) for trial in self._trials])
-
-    def _has(self, number: int) -> np.ndarray:
-        column = self._column.get(number)
-        return self._none if column is None else self._holds[:, column]
-
-    def _has_host(self, host: str) -> np.ndarray:
-        return self._hosts.get(host, self._none)
 
 
 def sorted_side(hosts: Iterable[str]) -> tuple[str, ...]:
@@ -467,22 +373,9 @@ def sorted_side(hosts: Iterable[str]) -> tuple[str, ...]:
 _LARGER = (Scope.FOUR, Scope.EIGHT)
 
 
-def _used(devices: Set, links: Links | None) -> Iterable[tuple[int, int]]:
-    """The pairs whose links a test of the set uses for certain."""
-    if links is Links.NONE or (links is None and len(devices) > 2):
-        return ()
-    return _ring(devices) if links is Links.RING and len(devices) > 2 else combinations(devices, 2)
-
-
-def _ring(devices: Set) -> list[tuple[int, int]]:
-    return [(a, devices[(i + 1) % len(devices)]) for i, a in enumerate(devices)]
-
-
-def _posterior(weights: Sequence[float], clusters: Sequence[Cluster]) -> float:
-    """What explanations with these logarithms weigh beside that of the clusters by parts."""
-    if not weights or not clusters:
-        return 0.0
-    faults = sum(cluster.evidence for cluster in clusters)
+def _posterior(weights: Sequence[float], clusters: Sequence[Cluster], apart: float = 0.0) -> float:
+    """What explanations with these logarithms weigh beside those by parts, or by a parted network with `apart`."""
+    faults = sum(cluster.evidence for cluster in clusters) - math.log(max(1 - apart, 1e-300))
     top = max([*weights, faults])
     total = sum(math.exp(weight - top) for weight in weights)
     return total / (total + math.exp(faults - top))

@@ -3,20 +3,28 @@
 [Note: the probe's own failures]
 A probe may print rubbish in one of eight tries of everybody, or its members may not always meet: then failures spread
 over all members, and parts explain those only by one fault for each. Against it speak the passed tries of the others.
-So no part is accused while all failures may be such with more than a few percent: for each member, or for each set
-of two or more, in a share of the tries (RATES), weighed with a prior of its own against what parts explain. One that
-fails in 1 of 10 tries among sound ones is told by those: 140 passed tries of them are 4e-7 likely if everybody did.
+So all explanations by parts are weighed against one more: all failures are the probe's, of each member or of each set
+of two or more, in any share of the tries between that of chance and one half.
+
+Against a part that always fails its prior counts: a few tests tell such a part, and its author has seen the probe pass.
+Against parts that fail now and then the likeliest share is taken, with all the prior that those parts have together.
+What those explain is then a likelihood ratio against each share: of probes that fail in any share of the tries at most
+1 - CONFIDENCE ever accuse such a part, whatever the priors are, and however often one looks (Ville 1939; Wasserman,
+Ramdas and Balakrishnan 2020, "Universal inference").
 """
 
 import math
 from collections import Counter
 
+import numpy as np
+
 from emberward.doctor._search import SPURIOUS
 
-RATES = {0.1: 0.1, 0.02: 0.1}
-"""A probe's share of tries that fail, and how often beside a probe that always fails. Of our own choosing: who wrote a
-probe tried it, but perhaps not often; what fails in every other try is seen at once."""
-MOST_TRIES = 1000
+SHARES = np.geomspace(SPURIOUS, 0.5, 250)
+"""A probe's share of tries that fail: 2.5% from one to the next."""
+TRIED = 20
+"""So many tries passed when its author tried it. Of our own choosing."""
+_PRIOR = TRIED * np.log1p(-SHARES) - np.logaddexp.reduce(TRIED * np.log1p(-SHARES)) - math.log(2)
 
 
 class Tally:
@@ -38,25 +46,26 @@ class Tally:
         alone = self._passes[1], self._fails[1]
         return alone, (self._passes.total() - alone[0], self._fails.total() - alone[1])
 
-    def likelihood(self, rate: float, *, by_sets: bool) -> float:
-        """The logarithm of P(these tests, if all failures are the probe's): each member's, or each set of two's."""
-        total = 0.0
-        for size in self._passes.keys() | self._fails.keys():
-            passing = math.log1p(-SPURIOUS) + (int(size > 1) if by_sets else size) * math.log1p(-rate)
-            total += self._passes[size] * passing + self._fails[size] * math.log(-math.expm1(passing))
+    def likelihoods(self, *, by_sets: bool) -> np.ndarray:
+        """For each of SHARES the logarithm of how likely these tests are if all failures are the probe's.
+
+        `by_sets`: of each set of two or more, else of each member. As with parts, passes count without chance.
+        """
+        sizes = sorted(self._passes.keys() | self._fails.keys())
+        hits = np.array([[int(size > 1) if by_sets else size] for size in sizes])
+        passing = hits * np.log1p(-SHARES)
+        failing = np.log(1 - (1 - SPURIOUS) * np.exp(passing))
+        passes, fails = (np.array([found[size] for size in sizes]) for found in (self._passes, self._fails))
+        total: np.ndarray = passes @ passing + fails @ failing
         return total
 
-    def weights(self, prior: float) -> list[float]:
-        """The logarithms of what each share of RATES weighs, none without a failure; `prior`: that it always fails."""
-        if not self._fails:
-            return []
-        return [
-            math.log(prior * share) + self.likelihood(rate, by_sets=by_sets)
-            for rate, share in RATES.items()
-            for by_sets in (False, True)
-        ]
+    def evidence(self) -> tuple[float, float]:
+        """The logarithms of P(these tests | a probe that fails now and then), and of that with the likeliest share."""
+        found = np.concatenate([self.likelihoods(by_sets=by_sets) for by_sets in (False, True)])
+        return float(np.logaddexp.reduce(np.tile(_PRIOR, 2) + found)), float(found.max())
 
     def one_in(self) -> tuple[int, bool]:
         """The n for which a probe that fails in one of n tries is likeliest, and whether that is by sets of two."""
-        places = [(n, by_sets) for n in range(2, MOST_TRIES) for by_sets in (False, True)]
-        return max(places, key=lambda place: self.likelihood(1 / place[0], by_sets=place[1]))
+        found = {by_sets: self.likelihoods(by_sets=by_sets) for by_sets in (False, True)}
+        by_sets = bool(found[True].max() > found[False].max())
+        return round(1 / SHARES[found[by_sets].argmax()]), by_sets

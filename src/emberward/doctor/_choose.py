@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from emberward.doctor._belief import LINK_ODDS, MAX_LINK_SET, Belief, Exposures
+from emberward.doctor._belief import LINK_ODDS, Belief
+from emberward.doctor._exposure import MAX_LINK_SET, Exposures
 from emberward.doctor._faults import Cluster, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Links, Set, Talk
 from emberward.doctor._search import LINK_BUNCH, NEAR, SPURIOUS
@@ -64,7 +65,14 @@ def next_tests(
     for cluster in clusters:
         found = _sets(belief, cluster, usable=usable, partners=partners, talk=talk, rng=rng)
         offers = _offers(belief, cluster, list(dict.fromkeys(found)), links)
-        sets, bits = _batch(cluster, offers, taken, least=GAIN_FEW if is_thrifty else GAIN_MANY)
+        if is_thrifty:
+            sets, bits = _batch(cluster, offers, taken, least=GAIN_FEW)
+        else:
+            # The set that tells most may hold all that is in doubt: pairs beside each other then tell more.
+            small = [offer for offer in offers if len(offer.devices) <= 2]
+            rounds = (_batch(cluster, some, taken, least=GAIN_MANY) for some in (offers, small))
+            sets, bits = max(rounds, key=lambda found: found[1])
+        taken |= {number for devices in sets for number in devices}
         chosen += sets
         total += bits
     return chosen, total
@@ -91,7 +99,7 @@ def _of(belief: Belief, part: Part) -> list[int]:
 
 def _offers(belief: Belief, cluster: Cluster, sets: Sequence[Set], links: Links | None) -> list[_Offer]:
     """The sets, each with P(fail) of its test under each explanation. `links`: which links such a test uses."""
-    table = Exposures(belief, [Trial(devices, links, 0, 0) for devices in sets])
+    table = Exposures(belief.parts, [Trial(devices, links, 0, 0) for devices in sets])
     shown = np.array([fault.rate * table.of(fault.part, fault.scope) for fault in cluster.faults])
     unshown = np.exp(cluster.names @ np.log1p(-shown)) if len(shown) else np.ones((len(cluster.names), len(sets)))
     further = _further(belief, cluster, sets, table)
@@ -197,11 +205,14 @@ def _entropy(p: np.ndarray) -> np.ndarray:
     return value
 
 
-def _batch(cluster: Cluster, offers: Sequence[_Offer], taken: set[int], *, least: float) -> tuple[list[Set], float]:
+def _batch(
+    cluster: Cluster, offers: Sequence[_Offer], taken: Collection[int], *, least: float
+) -> tuple[list[Set], float]:
     """Disjoint offers, greedily by the information that they add about which parts are bad, and all their bits.
 
-    Marks their devices in `taken`.
+    None holds a device of `taken`.
     """
+    taken = set(taken)
     names: dict[frozenset[Part], int] = {}
     group = np.array([names.setdefault(each.parts, len(names)) for each in cluster.explanations])
     weights = np.array([each.weight for each in cluster.explanations])

@@ -1,8 +1,7 @@
 """Parts that can be faulty, faults, and sets of faults that explain failed tests, each with its posterior."""
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -63,21 +62,6 @@ ACQUITTED = 0.9
 """Chance is taken for the reason of a failure from here on; what else it may be is listed as open."""
 CONSTANT = 0.9
 """A fault with a higher rate always shows."""
-RAREST = 0.02
-MISS = 0.01
-"""A fault that shows in RAREST of the tries is missed so often at the end."""
-
-NEEDED_TRIES = math.ceil(math.log(MISS) / math.log1p(-RAREST))
-"""228."""
-
-
-def needed_tries(rates: Mapping[float, float]) -> int:
-    """The least n with sum of share x (1 - rate)^n <= MISS over the rates, at most NEEDED_TRIES.
-
-    228 for RAREST, 44 for 1 in 10, 7 for 1 in 2, 1 for what always shows.
-    """
-    missed = (n for n in range(1, NEEDED_TRIES) if sum(p * (1 - rate) ** n for rate, p in rates.items()) <= MISS)
-    return next(missed, NEEDED_TRIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +131,10 @@ class Cluster:
         """Whether it always fails, in sets of two already, where it is named; true where it is not."""
         return self._share(part, lambda fault: fault.rate > CONSTANT and fault.scope.least <= 2)
 
+    def is_faint_part(self, part: Part) -> bool:
+        """Whether it likelier fails now and then than always, where it fails."""
+        return not self._share(part, lambda fault: fault.rate > CONSTANT)
+
     def _share(self, part: Part, holds: Callable[[Fault], bool]) -> bool:
         named = [(each.weight, fault) for each in self.explanations for fault in each.faults if fault.part == part]
         return 2 * sum(weight for weight, fault in named if holds(fault)) >= sum(weight for weight, _ in named)
@@ -175,17 +163,3 @@ class Cluster:
             for each in self.explanations
             if each.faults and all(fault.part.kind in LINKS for fault in each.faults)
         )
-
-
-def tries_beside(settled: Collection[Part], clusters: Iterable[Cluster]) -> int:
-    """After so many tries of each device what fails as rarely as what is settled is missed in MISS of all cases.
-
-    One where what is settled always shows; NEEDED_TRIES where nothing is.
-    """
-    found = [
-        needed_tries(rates)
-        for cluster in clusters
-        for part in settled
-        if (rates := cluster.rates(part)) and max(rates, key=lambda rate: rates[rate]) <= CONSTANT
-    ]
-    return max(found, default=1) if settled else NEEDED_TRIES

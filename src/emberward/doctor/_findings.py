@@ -88,7 +88,7 @@ def _by_itself(plan: Plan) -> tuple[Severity, str] | None:
     if plan.common() > 0.5 and not any(result.outcome is SetOutcome.PASS for _, result in plan.results):
         alone = "" if len(plan.fleet) > 1 else "; with one device nothing can be compared"
         return Severity.ERROR, f"fails everywhere, so that it accuses no device{alone}"
-    if plan.belief.flaky(plan.clusters(with_settled=False)) > 0.5:
+    if plan.belief.own(plan.clusters(with_settled=False), is_faint=False) > 0.5:
         number, by_sets = plan.belief.tally.one_in()
         whose = "of each set of two or more" if by_sets else "of each member"
         return Severity.WARNING, f"itself fails in about 1 of {number} tries {whose}, so that it accuses no device"

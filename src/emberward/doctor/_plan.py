@@ -6,16 +6,16 @@ While failures are open, the tests that tell most about them come next (`_choose
 not passed yet are screened, then rounds of single devices and of pairs by the circle method alternate: they give the
 numbers and reach every link. Then each device gets a try a round, in sets as large as may be: what fails now and then
 shows as soon there, in fewer tests, of which fewer fail by chance. A faint failure is followed in the same rounds. The
-examination ends when a fault is settled and nothing else is open, or when each device has passed so many tries that a
-fault in RAREST of them would have shown.
+examination ends when a fault is settled and nothing else is open, or when each device is cleared (`_tries`).
 """
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from emberward.doctor._belief import Belief
+from emberward.doctor._busy import Busy
 from emberward.doctor._choose import (
     FEW,
     adjacent,
@@ -28,16 +28,17 @@ from emberward.doctor._choose import (
     untried,
     wholes_of,
 )
-from emberward.doctor._faults import LINKS, NEEDED_TRIES, Cluster, Kind, Part, tries_beside
+from emberward.doctor._faults import LINKS, Cluster, Kind, Part
 from emberward.doctor._fleet import Fleet, Links, Result, Set, SetOutcome, Talk
 from emberward.doctor._numbers import Numbers
 from emberward.doctor._slow import Suspect, open_pairs, slow_parts
+from emberward.doctor._tries import NEEDED_TRIES, RAREST, needed_tries, tries_left
 
 CONFIDENCE = 0.99
 SURE = 0.999
 """For a device that fails now and then, never alone: some of its links explain nearly the same, further tests tell."""
 MAX_COMMON = 0.05
-"""Nothing is accused while the probe itself may be to blame with so much weight."""
+"""Nothing is accused while the probe itself may always fail with so much weight."""
 RIVAL = 1e-5
 """With so much weight on a parted network it is tested before links are named."""
 MAYBE_LINK = 0.3
@@ -46,7 +47,6 @@ MANY_BITS = 0.4
 FEW_TESTS = 5
 GOOD_BITS = 0.02
 """Tests that tell less about open failures come after the rounds that all devices take part in."""
-MAX_BUSY_ASKS = 3
 MAX_ROUNDS = 4000
 
 
@@ -77,12 +77,9 @@ class Plan:
     numbers: Numbers = field(init=False)
     results: list[tuple[int, Result]] = field(default_factory=list)
     round: int = 0
-    busy: dict[int, int] = field(default_factory=dict)
     settled: dict[Part, float] = field(default_factory=dict)
     links: Links | None = None
-    _asked_busy: int = 0
-    _refused: list[Set] = field(default_factory=list)
-    _is_own_word: bool = False
+    _busy: Busy = field(init=False)
     _turn: int = 0
     _is_screened: bool = False
     _wholes: set[Set] = field(default_factory=set)
@@ -90,6 +87,10 @@ class Plan:
     """The posterior that the network has parted, while it is open."""
     _cut: Part | None = None
     """Where it has."""
+    _own: float = 0.0
+    """The posterior that the probe itself fails now and then."""
+    _may_be_own: bool = False
+    """Whether that is what keeps a device that fails now and then from being accused."""
     _asks_across: bool = False
     """Whether a parted network is what keeps a part from being accused, or may be it."""
     _unproven: list[Part] = field(default_factory=list)
@@ -101,62 +102,54 @@ class Plan:
         self.belief = Belief(self.fleet, common_prior=self.probe.common_prior)
         self.numbers = Numbers(self.fleet)
         self.links = self.probe.links
+        self._busy = Busy(self.probe.talk)
 
     # -- what was seen -----------------------------------------------------------------------------------------------
 
     def learn(self, results: Sequence[Result]) -> None:
         """Takes in the results of the round that was asked for last."""
         self.round += 1
-        for result in sorted(results, key=lambda result: len(result.busy) == len(result.devices)):
-            self.results.append((self.round, result))
-            self.links = result.links or self.links
-            # A set that refuses the work for one busy member says nothing of the others, until members answer apart.
-            self._is_own_word |= bool(result.busy) and len(result.busy) < len(result.devices)
-            is_refused = 1 < len(result.devices) == len(result.busy)
-            if is_refused and not self._is_own_word and (parts := self._parts_of(result.devices)):
-                self._refused += parts
-                continue
-            for number in result.busy:
-                self.busy[number] = self.busy.get(number, 0) + 1
-            for number in set(result.devices) - result.busy:
-                if result.outcome is not SetOutcome.BUSY:
-                    self.busy.pop(number, None)
-            if result.outcome is SetOutcome.BUSY:
-                continue
+        self.results += [(self.round, result) for result in results]
+        self.links = next((result.links for result in reversed(results) if result.links), self.links)
+        for result in self._busy.learn(results):
             passed = result.outcome is SetOutcome.PASS
             self.belief.learn(result.devices, passed=passed, links=result.links or self.links, tries=result.tries)
             if passed:
                 self.numbers.learn(self.round, result)
         self._settle()
 
-    def _parts_of(self, devices: Set) -> list[Set]:
-        """Smaller sets that tell who of a set is busy; none where the probe needs as many."""
-        if self.probe.talk is not Talk.TOGETHER:
-            return [(number,) for number in devices]
-        return halves(list(devices)) if len(devices) > 3 else []
+    @property
+    def busy(self) -> Collection[int]:
+        """The devices that were in use when they were asked last."""
+        return self._busy.asks
 
     def _settle(self) -> None:
         """Takes for known what the posterior says with CONFIDENCE; what was known is judged anew each time."""
-        self._cut = None
-        self._judged = None
-        self._apart, cut, share = self.belief.parted(self.clusters(with_settled=False)) or (0.0, None, 0.0)
+        self._cut = self._judged = None
+        clusters = self.clusters(with_settled=False)
+        self._apart, cut, share = self.belief.parted(clusters) or (0.0, None, 0.0)
+        own = {is_faint: self.belief.own(clusters, self._apart, is_faint=is_faint) for is_faint in (False, True)}
         found: dict[Part, float] = {}
-        if cut is not None and self._apart * share >= CONFIDENCE:
-            found[cut] = self._apart * share
+        if cut is not None and self._apart * share * (1 - own[False]) >= CONFIDENCE:
+            found[cut] = self._apart * share * (1 - own[False])
             self._cut, self._judged, self._apart = cut, None, 0.0
         self._asks_across = self._apart > MAX_COMMON
-        clusters = self.clusters(with_settled=False)
-        if max(self.common(), self.belief.flaky(clusters)) > MAX_COMMON:
+        self._own = own[False]
+        named = [(part, p, each) for each in self.clusters(with_settled=False) for part, p in each.marginals().items()]
+        likely = [each.is_faint_part(part) for part, p, each in named if p > 0.5 and part.kind is Kind.DEVICE]
+        self._may_be_own = own[True] > 1 - CONFIDENCE and any(likely)
+        if self.common() > MAX_COMMON:
             self.settled = {}
             return
-        for cluster in clusters:
-            for part, p in cluster.marginals().items():
-                needed = SURE if cluster.is_like_links(part) else self._confidence
-                certain = p * (1 - self._apart)
-                if p >= needed and certain >= CONFIDENCE:
-                    found[part] = certain
-                rival = RIVAL if part.kind in LINKS else p - CONFIDENCE
-                self._asks_across |= p >= needed and self._apart > rival
+        for part, p, cluster in named:
+            if p < CONFIDENCE:
+                continue
+            needed = SURE if cluster.is_like_links(part) else self._confidence
+            certain = p * (1 - self._apart) * (1 - own[cluster.is_faint_part(part)])
+            if p >= needed and certain >= CONFIDENCE:
+                found[part] = certain
+            rival = RIVAL if part.kind in LINKS else p - CONFIDENCE
+            self._asks_across |= p >= needed and self._apart > rival
         # Of larger sets that failed a link in common may be chance: others of each set may be bad.
         links = [part for part in found if part.kind in (Kind.LINK, Kind.CABLE)]
         self._unproven = [part for part in links if not self.belief.has_failed_alone(part)]
@@ -204,15 +197,16 @@ class Plan:
         """Disjoint sets to test at once; empty when the examination is over (`why_ended`)."""
         if self.round >= MAX_ROUNDS:
             return self._end("the limit of rounds is reached")
-        if self._refused:
-            asked, self._refused = self._refused, []
-            return asked
+        if refused := self._busy.refused():
+            return refused
         convicted = self.convicted
         free = [n for n in range(len(self.fleet)) if n not in self.busy and n not in convicted]
         is_few = len(self.fleet) <= FEW
         if not self._is_screened:
             self._is_screened = True
             return self._first(free) or self._end("no device is free")
+        if self._own >= SURE and all(self._tries(n) >= self._tries_beside_own(is_few=is_few) for n in free):
+            return self._end("the probe itself fails now and then, whoever is tested")
         if self._asks_across and (found := self._across(free)):
             return found
         if pairs := self.belief.pairs_of(self._unproven, free):
@@ -241,12 +235,10 @@ class Plan:
     def _seek(self, clusters: list[Cluster], free: list[int], *, is_few: bool) -> list[Set]:
         """The tests that tell most about the open failures; then the screening of those that have not passed."""
         tests, bits = self._tests(clusters, free, is_thrifty=is_few)
-        waiting = [n for n, asks in self.busy.items() if asks <= MAX_BUSY_ASKS]
-        may_ask = bool(waiting) and self._asked_busy < MAX_BUSY_ASKS * len(self.busy)
-        # Who is in use may be so for hours: first what the free ones can tell.
-        if may_ask and (not tests or len(free) <= 2):
-            self._asked_busy += 1
-            return self._with_busy(clusters, waiting, free)
+        ranked = sorted(clusters[0].marginals().items(), key=lambda item: (-round(item[1], 6), item[0]))
+        suspects = [int(part.key[0]) for part, _ in ranked if part.kind is Kind.DEVICE and part.key[0] in free]
+        if found := self._busy.asked_again(suspects, is_needed=not tests or len(free) <= 2):
+            return found
         is_link = any(each.links_weight > MAYBE_LINK for each in clusters)
         if is_link and bits < MANY_BITS and (found := self._untried(free)):
             return found
@@ -373,15 +365,6 @@ class Plan:
             return [tuple(free)]
         return adjacent(unmet)
 
-    def _with_busy(self, clusters: Sequence[Cluster], waiting: list[int], free: list[int]) -> list[Set]:
-        """A suspect beside the device that was found busy last, in the hope that it has become free."""
-        ranked = sorted(clusters[0].marginals().items(), key=lambda item: (-round(item[1], 6), item[0]))
-        suspects = [int(part.key[0]) for part, _ in ranked if part.kind is Kind.DEVICE and part.key[0] in free]
-        if not suspects or self.probe.talk is Talk.ALONE:
-            return [(waiting[-1],)]
-        mate = waiting[-1 - (self._asked_busy - 1) % len(waiting)]
-        return [(min(suspects[0], mate), max(suspects[0], mate))]
-
     def _routine(self, free: list[int], tests: list[Set], *, is_few: bool, is_open: bool) -> list[Set]:
         """Rounds that give numbers and tries, until something is settled or nothing is left to see.
 
@@ -418,18 +401,17 @@ class Plan:
         if pairs := rivalled(self.belief, settled, self.convicted, free, least=1 - SURE):
             return pairs
         # What fails now and then may have company of its kind that has not shown yet.
-        tried = {n: self._tries(n, is_alone=is_alone, is_together=is_together) for n in free}
-        least = min(tried.values(), default=NEEDED_TRIES)
-        needed = tries_beside(self.settled, self.clusters(with_settled=False))
-        is_explained = bool(self.settled) and not is_open and least >= needed
+        tried = {n: self._tries(n) for n in free}
+        left = tries_left(self.belief, self.settled, self.clusters(with_settled=False), self.clusters(), tried)
+        is_explained = bool(self.settled) and not is_open and not any(left.values())
         if is_explained and (not has_numbers or (is_few and not self.numbers.is_uneven)):
             return self._end("every failure is explained, and the others have passed")
         matrix = is_together and has_numbers and (is_few or not slow) and self.numbers.misses_pairs(free)
         is_measured = not (needs_numbers or is_undecided or matrix)
         if is_measured and (slow or is_explained) and not is_open:
             return self._end("what was found is certain, and the others are within the noise")
-        if is_measured and least >= NEEDED_TRIES:
-            return self._end(f"each device has passed {least} tries")
+        if is_measured and not any(left.values()):
+            return self._end(f"each device has passed {min(tried.values(), default=0)} tries")
         if is_undecided and rounds_alone > 80:
             return self._end("the noise does not let the numbers be decided")
         self._turn += 1
@@ -438,10 +420,15 @@ class Plan:
         # The groups that slow links part are seen only when every pair has been measured.
         if numbers_open and not tests and self._turn % 2 and not (matrix and is_few):
             return numbers_open
-        behind = [n for n in rest if tried[n] < needed] if is_measured else [*rest]
+        behind = [n for n in rest if left[n]] if is_measured else [*rest]
+        if is_measured and is_alone and self._may_be_own and self._turn % 2:
+            # Where one fails alone of many that pass, the probe is not to blame, nor that its sets do not always meet.
+            return [(n,) for n in free]
         if is_measured and is_together and self._may_group(free):
             self.rng.shuffle(behind)
             apart = suspects_of(self.belief, self.clusters())
+            # Few devices fit into one set, whose failure would not tell which of those in doubt it was.
+            apart |= {n for n in free if is_few and left[n] > NEEDED_TRIES}
             return [*tests, *groups_of(behind, rest, apart=apart, is_alone=is_alone and self._turn % 2 == 0)]
         if is_together and (self._turn % 2 or not is_alone):
             behind += [n for n in rest if n not in behind][: len(behind) == 1]
@@ -456,10 +443,18 @@ class Plan:
             return False
         return self.links is Links.ALL or bool(self.settled) or not self._untried(free)
 
-    def _tries(self, number: int, *, is_alone: bool, is_together: bool) -> int:
-        alone, together = self.belief.tries[number, False], self.belief.tries[number, True]
-        # A fault that always shows is exercised by both; one that shows in company only by sets of two.
-        return together if is_together and not is_alone else alone + together
+    def _tries(self, number: int) -> int:
+        """The passed tries of a device that count: those in company alone where the probe needs it."""
+        is_together = self.probe.talk is Talk.TOGETHER and len(self.fleet) > 1
+        return self.belief.tries[number, True] + (0 if is_together else self.belief.tries[number, False])
+
+    def _tries_beside_own(self, *, is_few: bool) -> int:
+        """The tries that clear a device of a fault as frequent as the probe's own: a rarer one cannot be told there.
+
+        Of few devices most may be bad, which looks like a probe that fails on everybody until the others have passed.
+        """
+        number, _ = self.belief.tally.one_in()
+        return NEEDED_TRIES if is_few else needed_tries({max(1 / number, RAREST): 1.0})
 
     def _never_alone(self) -> list[int]:
         """Bad devices of which it is not known whether they fail alone too."""

@@ -39,6 +39,8 @@ def search(
     logarithm of its prior and of what the passed tests say. `num_bad`: 1 where a link is known to be bad elsewhere.
     `bundles`: links with a common end that are tried in one step as well.
     """
+    if not faults:
+        return (Explanation((), 1.0),), float(fails.sum()) * math.log(SPURIOUS)
     # A candidate is one fault, or all of a bundle.
     members = [(index,) for index in range(len(faults))] + list(bundles)
     shows = np.array([*shows, *(1 - np.prod(1 - shows[list(each)], axis=0) for each in bundles)])

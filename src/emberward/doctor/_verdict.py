@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from emberward.doctor._examine import Examination
-from emberward.doctor._faults import NEEDED_TRIES, Kind, Part, Scope
+from emberward.doctor._faults import Kind, Part, Scope
 from emberward.doctor._fleet import Fleet, Result, SetOutcome
 from emberward.doctor._numbers import Figure
 from emberward.doctor._plan import CONFIDENCE, Plan
 from emberward.doctor._slow import Suspect
+from emberward.doctor._tries import NEEDED_TRIES
 from emberward.findings import Cause, Certainty
 
 MAX_EVIDENCE = 12
@@ -153,7 +154,7 @@ def _involved(plan: Plan, part: Part) -> list[Result]:
         result
         for _, result in plan.results
         if result.outcome is not SetOutcome.BUSY
-        and any(plan.belief.exposure(part, scope, result.devices, result.links) > 0 for scope in Scope)
+        and any(plan.belief.parts.exposure(part, scope, result.devices, result.links) > 0 for scope in Scope)
     ]
 
 
