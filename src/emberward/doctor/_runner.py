@@ -7,12 +7,16 @@ folder of its own that is removed; here it is ended when that folder holds more 
 """
 
 import contextlib
+import fcntl
+import functools
 import itertools
+import os
 import shutil
 import socket
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +83,8 @@ class Runner:
         limit_s = max(min(self.limit_s, until_s - began_s), 0.1)
         stop = _Stop()
         folder = self.tree.folder("emberward-probe-")
-        commands = self._commands(probe, devices)
-        with ThreadPoolExecutor(max_workers=len(devices)) as pool:
+        with self._port() as port, ThreadPoolExecutor(max_workers=len(devices)) as pool:
+            commands = self._commands(probe, devices, port)
             members = list(
                 pool.map(
                     lambda item: self._member(item[0], item[1], stop, limit_s, folder),
@@ -93,10 +97,9 @@ class Runner:
             return None
         return _result(devices, members, seconds=time.monotonic() - began_s)
 
-    def _commands(self, probe: Probe, devices: Set) -> list[tuple[list[str], dict[str, str]]]:
+    def _commands(self, probe: Probe, devices: Set, port: int) -> list[tuple[list[str], dict[str, str]]]:
         """For each member its command and the variables of the contract."""
         hosts = [self.fleet.devices[number].host for number in devices]
-        port = self._port()
         found = []
         for rank, number in enumerate(devices):
             device = self.fleet.devices[number]
@@ -126,16 +129,22 @@ class Runner:
         ]
         return list(self.reach(host, inner))
 
-    def _port(self) -> int:
-        """A port that no other test of this examination uses; under the local launcher one that is free."""
-        for _ in range(100):
-            port = FIRST_PORT + next(self._ports) % NUM_PORTS
-            if self.reach is not None:
-                return port
-            with contextlib.suppress(OSError), socket.socket() as trial:
-                trial.bind(("127.0.0.1", port))
-                return port
-        return port
+    @contextlib.contextmanager
+    def _port(self) -> Iterator[int]:
+        """A port that no other test of this examination uses; under the local launcher one that is free, nor another's.
+
+        Between the trial and the member that listens a second examination could take it, whose members would meet ours:
+        so it is locked until the test has ended, among all examinations of this user on this machine.
+        """
+        if self.reach is not None:
+            yield FIRST_PORT + next(self._ports) % NUM_PORTS
+            return
+        ports = (FIRST_PORT + next(self._ports) % NUM_PORTS for _ in range(NUM_PORTS))
+        port = next(port for port in ports if _is_free(port) and _is_locked_now(port))
+        try:
+            yield port
+        finally:
+            fcntl.lockf(_port_locks(), fcntl.LOCK_UN, 1, port)
 
     def _member(
         self,
@@ -216,6 +225,28 @@ def _bytes_in(folder: Path) -> int:
         with contextlib.suppress(OSError):
             total += path.lstat().st_blocks * 512
     return total
+
+
+@functools.cache
+def _port_locks() -> int:
+    """The file whose n-th byte is port n. Opened once: closing any handle of it would release the process's locks."""
+    path = Path(tempfile.gettempdir(), f"emberward-doctor-ports-{os.getuid()}")
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _is_locked_now(port: int) -> bool:
+    try:
+        fcntl.lockf(_port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.socket() as trial:
+        trial.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def _result(devices: Set, members: Sequence[Member], *, seconds: float) -> Result:
