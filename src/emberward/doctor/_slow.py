@@ -1,7 +1,7 @@
 """The parts that their numbers show to be slow, and the pairs whose numbers are not decided. Pure."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from emberward.doctor._faults import Kind, Part
@@ -38,10 +38,29 @@ def slow_parts(fleet: Fleet, numbers: Numbers) -> list[Suspect]:
             found += [Suspect(part=Part(Kind.DEVICE, (n,)), certainty=certainty, slow=figures[n]) for n in slow]
     if (cut := numbers.cut()) is not None:
         found.append(Suspect(part=Part(Kind.CUT, tuple(sorted(cut[0]))), certainty=certainty, slow=cut[1]))
-    for pair, each in numbers.cells().items():
-        if each.is_slow and not any(n in figures for n in pair):
+    cells = numbers.cells()
+    for pair, each in cells.items():
+        if each.is_slow and not any(n in figures for n in pair) and not _is_by_nature(fleet, pair, cells):
             found.append(Suspect(part=Part(Kind.LINK, pair), certainty=certainty, slow=each))
     return found
+
+
+def _is_by_nature(fleet: Fleet, pair: Set, cells: Mapping[Set, Figure]) -> bool:
+    """Whether the link of the same two devices of other hosts is slow too, or may be: two sockets part all hosts alike.
+
+    Of a fleet of one host, and of links between hosts, nothing tells.
+    """
+    here, there = (fleet.devices[n] for n in pair)
+    if here.host != there.host:
+        return False
+    at = {(device.host, device.index): n for n, device in enumerate(fleet.devices)}
+    alike = [
+        (at[host, here.index], at[host, there.index])
+        for host in {device.host for device in fleet.devices} - {here.host}
+        if (host, here.index) in at and (host, there.index) in at
+    ]
+    seen = [cells[same] for same in alike if same in cells]
+    return bool(alike) and (not seen or any(each.is_slow for each in seen))
 
 
 def open_pairs(numbers: Numbers, free: Sequence[int], rng: random.Random) -> list[Set]:
