@@ -159,18 +159,21 @@ def _stack(row: dict[str, Any], attention: Attention) -> Stack:
     return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
 
 
+def _fused_words(row: dict[str, Any]) -> str:
+    """What a row says of itself, in small letters, where its stack is a library's fused one; else nothing."""
+    is_fused = row["numerics"]["compiled_fused"].startswith("fused")
+    return " ".join((row["name"], row.get("source", ""), *row["assumed"])).lower() if is_fused else ""
+
+
 def _is_megatron(row: dict[str, Any]) -> bool:
     """Whether the framework is Megatron-LM or is built on it, without DeepSpeed's engine."""
-    words = " ".join((row["name"], row.get("source", ""), *row["assumed"])).lower()
-    is_fused = row["numerics"]["compiled_fused"].startswith("fused")
-    return is_fused and ("megatron" in words or "nemo" in words) and "deepspeed" not in words
+    words = _fused_words(row)
+    return ("megatron" in words or "nemo" in words) and "deepspeed" not in words
 
 
 def _is_nemo(row: dict[str, Any]) -> bool:
     """Whether the optimizer is set up by NeMo or Megatron Bridge, or is Apex's distributed one."""
-    words = " ".join((row["name"], row.get("source", ""), *row["assumed"])).lower()
-    is_fused = row["numerics"]["compiled_fused"].startswith("fused")
-    return is_fused and re.search(r"nemo|megatron-bridge|distributed[_ ]fused[_ ]adam", words) is not None
+    return re.search(r"nemo|megatron-bridge|distributed[_ ]fused[_ ]adam", _fused_words(row)) is not None
 
 
 def _casts(stack: str) -> Casts:
