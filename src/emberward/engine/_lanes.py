@@ -1,4 +1,4 @@
-"""Runs the host lanes of a program, each on a thread of its own, with credits between them.
+"""Runs the host lanes of a program, each on a lane of the process, with credits between them.
 
 [Note: two threads on one stage]
 The forwards and the backwards of one stage may run at the same time where they share nothing but parameters that
@@ -9,8 +9,10 @@ Nothing of a forward runs again in a backward.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
+from emberward import lanes
 from emberward.events import Acquire, Event, Lane, LaneKind, Release
 from emberward.plan import HOST as MAIN
 
@@ -35,7 +37,10 @@ class _LaneFailed(Exception):
 
 
 class ThreadLanes:
-    """The main lane on the calling thread, any other on a thread of its own."""
+    """The main lane on the calling thread, any other on the lane of the process that has its name.
+
+    Its kernels go where the main lane's go: credits order host threads, and no streams.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -46,15 +51,13 @@ class ThreadLanes:
         """Does every event. See `Lanes`."""
         self._left, self._error = dict(credits), None
         (_, main), *others = by_host_lane(events).items()
-        threads = [
-            threading.Thread(target=self._run_lane, args=(lane_events, do), name=f"lane {lane.label}", daemon=True)
+        results = [
+            lanes.lane(f"engine {lane.label}", finishes_at_exit=False).submit(partial(self._run_lane, lane_events, do))
             for lane, lane_events in others
         ]
-        for thread in threads:
-            thread.start()
         self._run_lane(main, do)
-        for thread in threads:
-            thread.join()
+        for result in results:
+            result.result()
         if self._error is not None:
             raise self._error
 

@@ -67,7 +67,7 @@ class DeclaredValues:
 
 
 class BlankInstruments:
-    """Inspections at nothing: digests of tensors without values are zeros."""
+    """Looks at nothing: digests of tensors without values are zeros."""
 
     @property
     def digests(self) -> "BlankInstruments":

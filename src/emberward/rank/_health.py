@@ -44,7 +44,7 @@ class Instruments(Protocol):
 
 
 class RealInstruments:
-    """Inspections at real tensors."""
+    """Looks at real tensors."""
 
     def __init__(self, engine: Engine) -> None:
         self.digests: Digests = RealDigests(engine.world.device)

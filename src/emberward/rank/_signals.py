@@ -44,7 +44,7 @@ class StopRequest:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
 
     def watch(self, switch: Path) -> None:
-        """Inspections for the kill switch four times a second, until it was seen once: it may be there for a moment
+        """Looks for the kill switch four times a second, until it was seen once: it may be there for a moment
         only.
 
         A thread looks, so that a file system that stands still holds up nobody.
@@ -52,7 +52,7 @@ class StopRequest:
         threading.Thread(target=self._look_for, args=(switch,), name="kill-switch", daemon=True).start()
 
     def guard(self, launch: Path, world: str) -> None:
-        """Inspections as often whether another world has taken over the run. See [Note: one world for one run]."""
+        """Looks as often whether another world has taken over the run. See [Note: one world for one run]."""
         self._place = launch
         threading.Thread(target=self._look_at, args=(launch, world), name="one-world", daemon=True).start()
 
