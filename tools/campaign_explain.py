@@ -64,6 +64,8 @@ HOST_CAUSES = frozenset(
 )  # fmt: skip
 # What no stack shows: a thread that is gone, a worker that py-spy cannot look into. The plainer word is right there.
 PLAINER = {"thread_died": "lock"}
+# Ranks that turned their order round, which files of some ranks tell; half of all do, so that all files name nobody.
+TURNED = {"cycle_collective": ((1,), (3,), (1, 3))}
 UNSEEN_LINES = frozenset({"thread_died", "stopped_worker"})
 
 
@@ -95,6 +97,7 @@ def cases() -> dict[str, Case]:
             ranks=t.ranks,
             causes=(t.cause,),
             line=t.line,
+            others=TURNED.get(t.name, ()),
             world=t.world,
             ends=t.ends,
             is_silent=t.cause == "dtype",

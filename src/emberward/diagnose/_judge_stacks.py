@@ -294,8 +294,10 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
     if found is None:
         return None
     guilty, rest = (odd, most) if found.is_first else (most, odd)
-    if len(guilty) > len(rest):
-        # What most of them do is no departure: the few may have left the call out.
+    seen = {reading.process.rank for reading in (*odd, *most)}
+    if len(guilty) > len(rest) or (len(guilty) == len(rest) and None not in seen and seen != {*range(len(seen))}):
+        # What most of them do is no departure: the few may have left the call out. Where sides are equal, ranks that
+        # nobody saw decide.
         return None
     finding = _ahead(guilty, rest, line_of)
     if found.cause is Cause.SKIPPED_COLLECTIVE:

@@ -25,6 +25,7 @@ from emberward.match import OddSide, TieBreak
 MAX_CONDITIONS = 3
 """Most conditions that are shown with a line, the innermost first."""
 MAX_TEXT = 120
+_ELSE = "else of: "
 MAX_SEARCHED = 64
 """Most ranks, and most calls of a group, that are searched for the whole paths of files."""
 
@@ -44,7 +45,7 @@ def conditions_around(place: ProgramLine, *, is_own: bool = False) -> tuple[tupl
             case ast.If(lineno=line) as node if not _is_main_test(node):
                 is_elif = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
                 if step.part == "body" or not is_elif:
-                    found.append((line, ("" if step.part == "body" else "else of: ") + _header(lines, line)))
+                    found.append((line, ("" if step.part == "body" else _ELSE) + _header(lines, line)))
             case ast.match_case(pattern=pattern, body=body):
                 found.append((body[0].lineno - 1, f"case {ast.unparse(pattern)}"))
             case ast.ExceptHandler(lineno=line):
@@ -99,7 +100,7 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
         left = _named(first, line_of)
         if second is None:
             guards = _guards(left, line_of)
-            return _extra(True, first, guards[0]) if guards else None
+            return _guarded(True, first, guards[0]) if guards else None
         right = _named(second, line_of)
         pair = _in_one_function(left, right, line_of)
         if pair is None:
@@ -113,7 +114,7 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
         own, other = (_guards(frame, line_of, to=at) for frame, at in zip((left, right), pair, strict=True))
         only, rest = ([row for row in rows if row not in others] for rows, others in ((own, other), (other, own)))
         if bool(only) != bool(rest):
-            return _extra(bool(only), first if only else second, (only or rest)[0])
+            return _guarded(bool(only), first if only else second, (only or rest)[0])
         passed = (
             [] if only else [kept_away((here,), (there,), line_of) for here, there in ((left, right), (right, left))]
         )
@@ -143,10 +144,13 @@ def _guards(frame: Frame, line_of: LineOf, *, to: ProgramLine | None = None) -> 
     return rows
 
 
-def _extra(is_first: bool, site: Site, condition: tuple[int, str]) -> OddSide:
+def _guarded(is_first: bool, site: Site, condition: tuple[int, str]) -> OddSide:
+    """One side alone stands under a condition, and its call is one too many; in an ``else`` the other left it out."""
     line, header = condition
     name = short_path(site.file)
     why = f"{name}:{site.line} is run only under: {header} ({name}:{line}); the other side's call is not"
+    if header.startswith(_ELSE):
+        return OddSide(not is_first, Cause.SKIPPED_COLLECTIVE, why)
     return OddSide(is_first, Cause.EXTRA_COLLECTIVE, why)
 
 

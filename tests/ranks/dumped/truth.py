@@ -22,9 +22,15 @@ class Untuned:
 UNTUNED = {
     truth.name: truth
     for truth in (
-        Untuned("metric_by_threshold", ("missing",), (1,), ("skipped_collective",), "dist.all_gather_into_tensor("),
+        Untuned(
+            "metric_by_threshold",
+            ("missing",),
+            (1,),
+            ("skipped_collective",),
+            "dist.all_gather_into_tensor( or if loss > 1.0:",
+        ),
         Untuned("early_stop", ("missing",), (2,), ("uneven_data",), "dist.all_gather_object("),
-        Untuned("download", ("hang",), (0,), ("unknown", "file_read"), "return line.recv(65536)"),
+        Untuned("download", ("hang",), (0,), ("unknown", "file_read", "network_io"), "return line.recv(65536)"),
         Untuned("full_queue", ("hang",), (3,), ("lock", "thread_died"), 'rows.put({"step": i})'),
         Untuned("mesh_compute", ("hang",), (3,), ("cpu_loop",), "words = [words[-1] or while words"),
         Untuned(
@@ -39,7 +45,7 @@ UNTUNED = {
         Untuned("locked_rows", ("hang",), (2,), ("dataloader_worker",), "fcntl.flock(file, fcntl.LOCK_EX)"),
         Untuned("awaited", ("hang",), (2,), ("lock", "unknown"), "asyncio.run(upload())"),
         Untuned("pool_lost", ("hang",), (1,), ("lock", "subprocess"), "pool.map(clean, range(4))"),
-        Untuned("crossed_groups", ("deadlock",), (), ("cycle_collective",), ""),
+        Untuned("crossed_groups", ("deadlock",), (), ("cycle_collective",), "", others=((2,), (3,), (2, 3))),
         Untuned("sharded_uneven", ("missing",), (3,), ("uneven_data",), "dist.all_reduce(loss)"),
     )
 }

@@ -379,6 +379,16 @@ def test_the_rank_that_gloo_aborts_for_its_peers_size_is_not_accused(tmp_path: P
     assert verdict(tmp_path).culprit_ranks == (1,)
 
 
+def test_the_launchers_table_names_the_rank_that_a_signal_ended(tmp_path: Path) -> None:
+    """The line of the exit code has the signal's name too, and no rank."""
+    (tmp_path / "launcher.log").write_text(
+        "Root Cause (first observed failure):\n[0]:\n  rank      : 3 (local_rank: 3)\n"
+        "  exitcode  : -11 (pid: 9)  (SIGSEGV)\n  traceback : Signal 11 (SIGSEGV) received by PID 9\n"
+    )
+    finding = verdict(tmp_path)
+    assert (finding.cause.value, finding.culprit_ranks) == ("segfault", (3,))
+
+
 GDB = "Thread 3 (LWP 12):\n#0  0x00007f1c4d0e3a35 in poll () from /lib64/libc.so.6\n#1  main () at /x.c:3\n"
 
 

@@ -258,6 +258,21 @@ def test_the_workers_in_a_json_of_one_rank_belong_to_it(tmp_path: Path) -> None:
     assert (found.culprit_ranks, found.cause.value, found.site) == ((1,), "dataloader_worker", "data.py:5")
 
 
+@pytest.mark.parametrize(("ranks", "code"), [((0, 1), "H104"), ((0, 2), "H107"), ((2, 3), "H107")])
+def test_two_sides_of_one_rank_each_are_told_apart_by_the_text_where_nobody_is_missing(
+    tmp_path: Path, ranks: tuple[int, int], code: str
+) -> None:
+    """A rank whose number tells that others exist, which nobody saw: these would tell which side is the odd one."""
+    (tmp_path / "loop.py").write_text("def main(x):\n    if x.high():\n        all_reduce(x)\n    all_gather(x)\n")
+    module = {"name": "<module>", "filename": "/job/job.py", "line": 30}
+    for rank, line in zip(ranks, (3, 4), strict=True):
+        inner = {"name": "all_reduce", "filename": C10D, "line": 9}
+        main = {"name": "main", "filename": str(tmp_path / "loop.py"), "line": line}
+        thread = {"pid": 10 + rank, "thread_id": 1, "thread_name": "MainThread", "active": False}
+        (tmp_path / f"pyspy_rank_{rank}.json").write_text(json.dumps([{**thread, "frames": [inner, main, module]}]))
+    assert explain_paths([tmp_path]).explanations[0].verdict.code == code
+
+
 LOOPS = """def reduce_all(handles):
     for handle in handles:
         handle.wait()

@@ -117,6 +117,8 @@ def site(path: Path, line: int) -> Site:
         (19, 8, (True, Cause.UNEVEN_DATA)),
         (8, 19, (False, Cause.UNEVEN_DATA)),
         (3, None, (True, Cause.EXTRA_COLLECTIVE)),
+        # Who stands in an ``else`` does what the condition's exception left out.
+        (14, 8, (False, Cause.SKIPPED_COLLECTIVE)),
         # The branches of one choice: neither is the odd one.
         (3, 12, None),
         (8, 8, None),

@@ -151,9 +151,10 @@ class _LogReader:
                 code, pid = -int(signal["number"]), int(signal["pid"])
                 self.add(LogFactKind.END, number, text, rank=who, exit_code=code, pid=pid)
             return
-        words = _words(text)
-        if words is not None or _EXIT_CODE.search(text):
-            # What the launcher says of an exit code it says again, with the signal.
+        is_table = _EXIT_CODE.search(text) is not None
+        # What the launcher's table says of an exit code it says again, with the signal.
+        words = None if is_table else _words(text)
+        if words is not None or is_table:
             if words is not None:
                 kind = LogFactKind.THREAD if self.is_thread else LogFactKind.END
                 self.add(kind, number, text, rank=rank, word=words, site=self.site)
