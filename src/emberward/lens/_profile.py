@@ -18,6 +18,7 @@ from emberward.lens._findings import (
     waste_finding,
 )
 from emberward.lens._flow import repeats_of, slack_of, unread_of
+from emberward.lens._logs import log_lines
 from emberward.lens._operations import RankOperations
 from emberward.lens._overlap import Call, Exposed, Line, Overlap, RankCalls, audit, calls_of
 from emberward.lens._replay import Replay
@@ -124,7 +125,9 @@ def profile_of(
     pageable = frozenset().union(*(rank.pageable for rank in operations))
     reads = {rank.rank: rank.num_reads for rank in operations}
     measured = tuple(
-        dataclasses.replace(rank, pageable=pageable, num_reads=reads.get(rank.rank, rank.num_reads))
+        dataclasses.replace(
+            rank, pageable=pageable, num_reads=reads.get(rank.rank, rank.num_reads), log_lines=log_lines(rank.stacks)
+        )
         for rank in ranks
         if rank.num_steps
     )
@@ -152,7 +155,7 @@ def profile_of(
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
-    wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats)
+    wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]

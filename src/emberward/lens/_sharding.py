@@ -24,6 +24,7 @@ from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
 from emberward.lens._slowdown import ENGINE
+from emberward.lens._source import Sources
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -172,6 +173,7 @@ def wastes_of(
     calls: Mapping[int, Sequence[Call]] = {},
     samples: Sequence[RankSamples] = (),
     repeats: Mapping[int, Sequence[Call]] = {},
+    sources: Sources | None = None,
 ) -> tuple[Waste, ...]:
     """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it.
 
@@ -195,7 +197,7 @@ def wastes_of(
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
             made = _made_at(ranks) if worst.cause is Cause.SMALL_PARAMETERS and _are_units(work) else None
             if worst.cause is Cause.RECOMPUTE:
-                made = checkpointed_at(samples)
+                made = checkpointed_at(samples, sources or Sources())
             cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
             found.append(replace(worst, ranks=alike, site=made or worst.site, cost_s=cost_s))
     return tuple(found)
@@ -384,14 +386,18 @@ def _recomputing_s(rank: RankSamples) -> float:
     return total_s / max(rank.num_steps, 1)
 
 
-def checkpointed_at(ranks: Sequence[RankSamples]) -> str | None:
-    """The line of the program that has a forward computed again, by the time in it; None where none is seen."""
+def checkpointed_at(ranks: Sequence[RankSamples], sources: Sources) -> str | None:
+    """The line of the program that has a forward computed again, by the time in it; None where none is seen.
+
+    A method that does the same as its class's base asks for nothing.
+    """
     spent: dict[str, float] = defaultdict(float)
     for rank in ranks:
         for sampled in rank.stacks:
             inside = [i for i, place in enumerate(sampled.stack) if _is_checkpoint(place)]
             outer = sampled.stack[inside[-1] :] if inside else ()
-            site = next((place.site for place in outer if place.owner == USER), None)
+            asking = (place for place in outer if place.owner == USER and not sources.is_of_base(place))
+            site = next((place.site for place in asking), None)
             if site is not None:
                 spent[site] += sum(seconds for seconds, _ in sampled.steps.values())
     return max(spent, key=lambda site: spent[site]) if spent else None
