@@ -34,6 +34,7 @@ from itertools import pairwise
 
 from emberward.findings import Cause
 from emberward.lens._elements import read_one_by_one
+from emberward.lens._lists import listed_at
 from emberward.lens._logs import dropped_call, given_to_a_log, is_library_log
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
 from emberward.lens._searches import decides, searches_again
@@ -385,6 +386,8 @@ def _by_text(frames: list[Instruction], users: list[Instruction], rank: RankSamp
         inner = None if users[0] == unused else users[0].site
         return Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
     leaf = frames[0]
+    if (line := listed_at(users[0], sources)) is not None and not any(_OF_MODULES.search(each.file) for each in frames):
+        return Told(cause=Cause.TOLIST, site=replace(users[0], line=line).site, inner=users[0].site, is_host=True)
     if searches_again(leaf, sources):
         cause = Cause.NONZERO
     elif decides(users, sources):
