@@ -25,6 +25,7 @@ from emberward.lens._replay import Replay
 from emberward.lens._samples import MIN_GAIN, USER, RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
+from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
 from emberward.lens._unused import is_result_kept_from_all
@@ -156,6 +157,7 @@ def profile_of(
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
+    wastes = (*wastes, *small_kernels(seen, measured, sources))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
