@@ -14,7 +14,6 @@ from itertools import pairwise
 from emberward.lens._samples import USER, Instruction, Sampled
 from emberward.lens._source import LOG_LEVELS, WRITERS, Line, Source, Sources, call_name
 
-_TEXTS = ast.Constant | ast.JoinedStr | ast.Dict
 _TRACKERS = "aim|clearml|comet_ml|dvclive|mlflow|neptune|swanlab|tensorboardX|trackio|wandb"
 LIBRARY_LOGS: tuple[tuple[str, frozenset[str] | None], ...] = (
     (rf"-packages/({_TRACKERS})/|torch/utils/tensorboard/|/wandb/|lightning\w*/.*/loggers/", None),
@@ -101,6 +100,10 @@ def _dropped_variable(
     return None if any((place.file, line) in outputs for line in lines) else found[0]
 
 
+def _is_text(given: ast.expr) -> bool:
+    return isinstance(given, ast.JoinedStr) or (isinstance(given, ast.Constant) and isinstance(given.value, str))
+
+
 def _is_own(called: ast.Attribute) -> bool:
     return isinstance(called.value, ast.Name) and called.value.id == "self"
 
@@ -109,7 +112,7 @@ def _is_debug_call(source: Source, call: ast.Call) -> bool:
     name = call_name(call)
     if isinstance(call.func, ast.Attribute) and name in LOG_LEVELS:
         # ``log`` of a logger is given a level first; that of a library is given a name, or all values at once.
-        return name != "log" or (len(call.args) > 1 and not isinstance(call.args[0], _TEXTS) and not _is_own(call.func))
+        return name != "log" or (len(call.args) > 1 and not _is_text(call.args[0]) and not _is_own(call.func))
     found = source.defined(name)
     return found is not None and only_prints(*found)
 

@@ -15,6 +15,7 @@ that cause's.
 
 import ast
 import bisect
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,8 +116,13 @@ class _Loops:
         self._known: dict[tuple[Instruction, ...], Loop | None] = {}
         self._trained: set[Line] = set()
         """Lines below which a backward runs."""
+        self._stepping: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+        """Of the functions that every step ends in: the lines that were seen."""
         self.backward_s = 0.0
         for sampled in rank.stacks:
+            for place, known in zip(reversed(sampled.stack), rank.loop, strict=False):
+                if (place.file, place.function, place.first_line) == known:
+                    self._stepping[known].add(place.line)
             if any(place.function == ENGINE for place in sampled.stack):
                 self._trained |= {(place.file, place.line) for place in sampled.stack if place.owner == USER}
                 self.backward_s += sum(seconds for seconds, _ in sampled.steps.values()) / rank.num_steps
@@ -131,8 +137,8 @@ class _Loops:
                 continue
             seconds = sum(each for each, _ in sampled.steps.values())
             spent[loop] += seconds / self._rank.num_steps
-            line = next(place.line for place in sampled.stack if place.owner == USER and place.file == loop[0])
-            sites[loop][line] += int(1e9 * seconds)
+            own = next(each for each in sampled.stack if each.owner == USER and self.around(each) == loop)
+            sites[loop][own.line] += int(1e9 * seconds)
         return spent, sites
 
     def of(self, stack: tuple[Instruction, ...]) -> Loop | None:
@@ -148,18 +154,26 @@ class _Loops:
                 return None
             if place.owner != USER:
                 continue
-            for loop in _around(self._sources.of(place.file), place):
-                return (place.file, getattr(loop, "lineno", 0)) if self._may_be_small(loop, place) else None
+            loop = _around(self._sources.of(place.file), place)
+            if loop is not None:
+                return self.around(place) if self._may_be_small(loop, place) else None
             num_inside += 1
             if num_inside > 1:
                 return None
         return None
+
+    def around(self, place: Instruction) -> Loop | None:
+        """The innermost loop around an instruction in its function."""
+        loop = _around(self._sources.of(place.file), place)
+        return None if loop is None else (place.file, getattr(loop, "lineno", 0))
 
     def _may_be_small(self, loop: ast.AST, place: Instruction) -> bool:
         inside = [*ast.walk(loop)]
         lines = range(getattr(loop, "lineno", 0), (getattr(loop, "end_lineno", 0) or 0) + 1)
         if any(file == place.file and line in lines for file, line in self._trained):
             return False
+        if self._stepping.get((place.file, place.function, place.first_line), {0}) <= {*lines}:
+            return False  # All that is seen of a step stands in it.
         calls = [each for each in inside if isinstance(each, ast.Call)]
         if any(call_name(call) in TRAINS for call in calls):
             return False
@@ -182,17 +196,16 @@ def _is_method_of(call: ast.Call, turning: set[str]) -> bool:
     return isinstance(call.func, ast.Attribute) and of is not None
 
 
-def _around(source: Source, place: Instruction) -> list[ast.AST]:
-    """The loops around an instruction in its function, the innermost first."""
+def _around(source: Source, place: Instruction) -> ast.AST | None:
+    """The innermost loop around an instruction in its function."""
     node = source.node_at(place)
-    found: list[ast.AST] = []
     is_comprehension = place.function.startswith("<")
     for each in [] if node is None else [node, *(parent for _, parent in source.above(node))]:
         if isinstance(each, ast.FunctionDef | ast.Lambda):
-            break
+            return None
         if isinstance(each, ast.For) or (is_comprehension and isinstance(each, _COMPREHENSIONS)):
-            found.append(each)
-    return found
+            return each
+    return None
 
 
 def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
@@ -203,6 +216,7 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
     )
     begins = [op.began_s for op in kernels]
     nodes = [op for op in rank.operations if op.name.endswith(_NODES) and op.sequence >= 0]
+    period_s = (rank.looks[-1][0] - rank.looks[0][0]) / max(len(rank.looks) - 1, 1)
     found: dict[Loop, _Seen] = {}
     for loop, (num_looks, runs) in _runs(rank, loops).items():
         inside: list[Operation] = []
@@ -211,14 +225,22 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
         lasted_s = sum(end_s - begin_s for begin_s, end_s in runs)
         if num_looks < MIN_LOOKS or not inside or lasted_s <= 0:
             continue
-        in_operations_s = sum(op.ended_s - op.began_s for op in inside)
+        in_operations_s = _usual_s(inside)
         found[loop] = _Seen(
-            num=len(inside) / rank.num_steps,
+            num=len(inside) / lasted_s * num_looks * period_s / rank.num_steps,
             mean_s=in_operations_s / len(inside),
             share=in_operations_s / lasted_s,
             backward=_behind(inside, nodes),
         )
     return found
+
+
+def _usual_s(operations: Sequence[Operation]) -> float:
+    """What they take together, each the middle one of its kind: one that lost its processor is no longer than others."""
+    kinds: dict[tuple[str, tuple[tuple[int, ...], ...]], list[float]] = defaultdict(list)
+    for op in operations:
+        kinds[op.name, op.shapes].append(op.ended_s - op.began_s)
+    return sum(len(each) * statistics.median(each) for each in kinds.values())
 
 
 _NODES = ("Backward0", "Backward1", "Backward2")
