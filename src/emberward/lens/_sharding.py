@@ -26,7 +26,7 @@ from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
-from emberward.lens._units import blocks_of, kept_until, spans_by_unit, start_share
+from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -250,11 +250,11 @@ def _gathered_twice(
         seen: dict[Unit, list[float]] = defaultdict(list)
         for each in _within(asked, rank, step):
             seen[_unit(each)].append(each.began_s)
-        kept = {unit: kept_until(unit[0], seen[unit], rank, step) or math.inf for unit in units & seen.keys()}
+        until = {unit: could_keep_until(unit[0], rank, step) or math.inf for unit in units & seen.keys()}
         again += [
             each
             for each in _within(asked, rank, step)
-            if _unit(each) in kept and seen[_unit(each)][0] < each.began_s <= kept[_unit(each)]
+            if _unit(each) in until and seen[_unit(each)][0] < each.began_s <= until[_unit(each)]
         ]
     units_bytes = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked})
     # Nobody names the units of other gathers: of a step each that is made again counts.

@@ -236,7 +236,7 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
 
 
 def _usual_s(operations: Sequence[Operation]) -> float:
-    """What they take together, each the middle one of its kind: one that lost its processor is no longer than others."""
+    """What they take together, each the middle one of its kind: what lost its processor is no longer than others."""
     kinds: dict[tuple[str, tuple[tuple[int, ...], ...]], list[float]] = defaultdict(list)
     for op in operations:
         kinds[op.name, op.shapes].append(op.ended_s - op.began_s)

@@ -7,13 +7,14 @@ inside of one block, two or more, each has the start of a gather and of a scatte
 their cost, what is start goes for all but one in each block: by the line through the times of the smallest and the
 largest of them. An expert or a stage that has layers of its own is a block.
 
-A unit that stands whole from its forward to its backward was kept as asked (``reshard_after_forward=False``). What is
-gathered of it after that, because it is used more than once, FSDP freed after the first gradient: no such setting says.
+``reshard_after_forward=False`` keeps a unit from its forward to the end of its first use in the backward. What is
+gathered of it after that, because it is used more than once, FSDP freed with the first gradient: no such setting keeps
+it, and nothing of it is gathered twice for want of one.
 """
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from emberward.lens._operations import RankOperations
 
@@ -69,20 +70,8 @@ def spans_by_unit(rank: RankOperations) -> dict[str, list[Span]]:
     return found
 
 
-def kept_until(unit: str, gathers: Sequence[float], rank: RankOperations, step: int) -> float | None:
-    """The end of a unit's first use in a step's backward, where it had been kept from the forward for that; else None.
-
-    `gathers`: when its gathers of the step began.
-    """
+def could_keep_until(unit: str, rank: RankOperations, step: int) -> float | None:
+    """The end of a unit's first use in a step's backward; None where none is seen."""
     begin, end = rank.bounds_s[step], rank.bounds_s[step + 1]
-    label = f" ({unit})" if unit else ""
-
-    def ends(kind: str) -> list[float]:
-        name = f"FSDP::{kind}{label}"
-        return [op.ended_s for op in rank.operations if op.name == name and begin <= op.began_s < end]
-
-    forward, backward = ends("post_forward"), ends("pre_backward")
-    if not forward or not backward:
-        return None
-    is_gathered = any(max(forward) <= at_s <= min(backward) for at_s in gathers)
-    return None if is_gathered else min(backward)
+    name = f"FSDP::pre_backward ({unit})" if unit else "FSDP::pre_backward"
+    return min((op.ended_s for op in rank.operations if op.name == name and begin <= op.began_s < end), default=None)
