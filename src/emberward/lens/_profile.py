@@ -159,7 +159,7 @@ def profile_of(
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
     wastes = (*wastes, *small_kernels(seen, measured, sources))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
-    exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
+    exposed = [_weighed(each, replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
     size = len(measured)
     costly = [stall_finding(stall, num_ranks=size) for stall in stalls]
@@ -181,6 +181,14 @@ def profile_of(
         work=work,
         sharding=None if work is None else sharding_of(work, seen),
     )
+
+
+def _weighed(each: Exposed, gain_s: float) -> Exposed:
+    """With what the step would gain. A late peer costs no more: of work that is dealt evenly each has a part."""
+    if each.cause is not Cause.LATE_PEER or not 0 < gain_s < each.cost_s:
+        return dataclasses.replace(each, gain_s=gain_s)
+    share = each.share * gain_s / each.cost_s
+    return dataclasses.replace(each, gain_s=gain_s, cost_s=gain_s, share=share)
 
 
 def _unread(
