@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from emberward.findings import Cause
+from emberward.lens._batches import batch_at
 from emberward.lens._elements import read_one_by_one
 from emberward.lens._lists import listed_at
 from emberward.lens._logs import dropped_call, given_to_a_log, is_library_log
@@ -409,6 +410,8 @@ def _next_turn(frames: list[Instruction], users: list[Instruction], sources: Sou
         if is_next and place != frames[0] and (fed := sources.fed_at(users[index:])) is not None:
             inner = users[0].site if users[0].site != fed.site else None
             return Told(cause=Cause.DATA_WAIT, site=fed.site, inner=inner)
+    if (made := batch_at(frames, sources)) is not None:
+        return Told(cause=Cause.DATA_WAIT, site=made.site, inner=None if users[0] == made else users[0].site)
     return None
 
 

@@ -15,7 +15,7 @@ from emberward.lens._samples import Instruction
 from emberward.lens._source import Source, Sources, call_name, names_in
 
 _LOOPS = ast.For | ast.While
-_OF_PYTHON = frozenset(
+OF_PYTHON = frozenset(
     {
         "Counter", "abs", "add", "all", "any", "append", "count", "defaultdict", "dict", "enumerate", "extend",
         "filter", "float", "format", "get", "index", "int", "isinstance", "items", "join", "keys", "len", "list", "map",
@@ -36,7 +36,7 @@ def listed_at(place: Instruction, sources: Sources) -> int | None:
     if statement is None or scope is None or isinstance(statement, ast.FunctionDef):
         return None
     own = [statement.iter] if isinstance(statement, ast.For) else [statement]
-    if any(call_name(each) not in _OF_PYTHON for part in own for each in ast.walk(part) if isinstance(each, ast.Call)):
+    if any(call_name(each) not in OF_PYTHON for part in own for each in ast.walk(part) if isinstance(each, ast.Call)):
         return None
     used = set().union(*(names_in(each) for each in own))
     lines = [line for line, names in _holding(scope, above, source) if names & used]

@@ -221,10 +221,10 @@ class Sources:
         of = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else call
         return isinstance(of, ast.Call) and call_name(of) == "super"
 
-    def fed_at(self, users: Sequence[Instruction]) -> Instruction | None:
+    def fed_at(self, users: Sequence[Instruction], *, is_from_source: bool = False) -> Instruction | None:
         """The line that binds what `users`, frames from the innermost on, wait for; None where it feeds nothing.
 
-        See [Note: what feeds the training].
+        `is_from_source`: it is known that no model has a part in it. See [Note: what feeds the training].
         """
         for index, place in enumerate(users):
             source = self.of(place.file)
@@ -242,7 +242,7 @@ class Sources:
             if not names and isinstance(statement, ast.Expr) and _returns(None, scope):
                 continue  # A wait before the value that the caller gets.
             is_next = isinstance(statement, ast.For) or self.called(place) == "next"
-            is_source = index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
+            is_source = is_from_source or index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
             if names and _feeds(names, scope):
                 return place if is_source else None
             if not (names and _returns(names, scope)):
@@ -319,7 +319,7 @@ class Sources:
                 names = names_in(statement.value.func)
             if "self" in names:
                 return True  # Whoever reads it later is not seen here.
-            names = _made_of(names, scope)
+            names = made_of(names, scope)
             if any(isinstance(each, ast.Call) and call_name(each) == "backward" for each in ast.walk(scope)):
                 return _feeds(names, scope)
             if not _returns(names, scope):
@@ -388,7 +388,7 @@ def _last_names(node: ast.AST) -> set[str]:
     return found | names_in(node)
 
 
-def _made_of(names: set[str], scope: ast.AST) -> set[str]:
+def made_of(names: set[str], scope: ast.AST) -> set[str]:
     """The names, and those that are computed from them."""
     found, size = set(names), -1
     assigned = [
