@@ -195,8 +195,6 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     evaluation = None if rank.by_turns else _evaluation(frames, users, sources, is_told=sampled.flag == "eval")
     if (outermost := evaluation or _calling_back(frames, sources)) is not None:
         return outermost
-    if (given := given_to_a_log(users, sources, rank.log_lines)) is not None:
-        return Told(cause=Cause.LOGGING, site=given.site, inner=None if given == users[0] else users[0].site)
     wall = sum(wall for wall, _ in sampled.steps.values())
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
@@ -382,6 +380,8 @@ def _by_text(frames: list[Instruction], users: list[Instruction], rank: RankSamp
     """Work that the text shows to be dropped, or done again for each of many values, or number by number."""
     if not users:
         return None
+    if (given := given_to_a_log(users, sources, rank.log_lines)) is not None:
+        return Told(cause=Cause.LOGGING, site=given.site, inner=None if given == users[0] else users[0].site)
     unused = unused_at(users, sources, rank.outputs)
     if unused is not None:
         inner = None if users[0] == unused else users[0].site

@@ -7,9 +7,9 @@ is used in its body; looks at the observed steps show how many operations begin 
 take: `MIN_SMALL` a step and more, most of the loop's time between them or each shorter than `SMALL_S`. Without the loop
 all that is spent in it goes, and what the backward takes for the operations that it made.
 
-The loop over a model's own blocks is none, nor one over parameters, over batches, or in which a model is run whole: its
-variable is what is called, a backward stands in it, or a container of torch's or two functions of the program are
-between the loop and the operation. Nor is one that calls a library or a collective. Time that another cause explains is
+The loop over a model's own blocks is none, nor one over parameters and what is changed in place, over batches, or in
+which a model is run whole: its variable is what is called, a backward or a yield stands in it, or a container of
+torch's or two functions of the program are between the loop and the operation. Nor is one that calls a library or a collective. Time that another cause explains is
 that cause's.
 """
 
@@ -175,7 +175,8 @@ class _Loops:
         if self._stepping.get((place.file, place.function, place.first_line), {0}) <= {*lines}:
             return False  # All that is seen of a step stands in it.
         calls = [each for each in inside if isinstance(each, ast.Call)]
-        if any(call_name(call) in TRAINS for call in calls):
+        is_generator = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inside)  # It turns once a step.
+        if is_generator or any(call_name(call) in TRAINS for call in calls):
             return False
         parts = [loop] if isinstance(loop, ast.For) else [*getattr(loop, "generators", ())]
         turning = {name for part in parts for name in names_in(part.target)} - {"_"}
@@ -184,8 +185,17 @@ class _Loops:
             return False
         if any(names_in(call.func) & turning and not _is_method_of(call, turning) for call in calls):
             return False
+        if any(_changes(each, turning) for each in inside):
+            return False
         outside = {each for each in over} | {each for part in parts for each in ast.walk(part.target)}
         return any(isinstance(each, ast.Name) and each.id in turning and each not in outside for each in inside)
+
+
+def _changes(node: ast.AST, turning: set[str]) -> bool:
+    """Whether the loop's own value is a parameter, or is changed in place: torch has one call for a list of those."""
+    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in turning):
+        return False
+    return node.attr in ("data", "grad", "requires_grad") or node.attr.endswith("_")
 
 
 def _is_method_of(call: ast.Call, turning: set[str]) -> bool:

@@ -16,6 +16,7 @@ LOGS = """class Wind:
     def log_norms(self):
         for name, p in self.named():
             self.log(f"norm/{name}", p.grad.norm())
+            self.log(f"mean/{name}", p.grad.mean().item())
     def show(self, loss):
         log.debug(f"{loss}")
         log.log(10, f"{loss}")
@@ -28,9 +29,9 @@ NORM = Instruction("wind.py", "log_norms", 4, "user", 6, 6, 37, 50, "CALL")
 FITS = Instruction("wind.py", "<module>", 1, "user", 1, 1, 0, 5, "CALL")
 MEETS = Instruction("/x/emberward/sources/_issue.py", "wait", 1, "ours", 9, 9, 4, 9, "CALL")
 SHOWS = [
-    Instruction("wind.py", "show", 7, "user", 8, 8, 18, 26, "CALL"),
-    Instruction("wind.py", "show", 7, "user", 9, 9, 20, 28, "CALL"),
-    Instruction("wind.py", "show", 7, "user", 10, 10, 25, 36, "CALL"),
+    Instruction("wind.py", "show", 8, "user", 9, 9, 18, 26, "CALL"),
+    Instruction("wind.py", "show", 8, "user", 10, 10, 20, 28, "CALL"),
+    Instruction("wind.py", "show", 8, "user", 11, 11, 25, 36, "CALL"),
 ]
 
 
@@ -47,6 +48,8 @@ def test_a_log_of_a_library_is_told_at_its_line_with_what_is_computed_for_it_alo
     assert lines == {("wind.py", 6)}
     told = told_in_logs(NORM, lines=lines)
     assert (told.cause, told.site) == (Cause.LOGGING, "wind.py:6")
+    read = replace(NORM, line=7, last_line=7, last_column=57)
+    assert told_in_logs(read, lines={("wind.py", 7)}).cause is Cause.ITEM
     assert told_in_logs(NORM) is None  # A log of no library that is known, and nobody drops it.
     assert told_in_logs(MEETS, COPIES, LOG, NORMS) is None  # A sum over ranks: what judges collectives tells of it.
 

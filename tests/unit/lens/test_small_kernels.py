@@ -65,6 +65,12 @@ def keeps_means_of_parameters(step):
                 mean.lerp_(value, 0.01)
 
 
+def decays_each(step):
+    with torch.no_grad():
+        for value in PARAMETERS:
+            value.mul_(0.9).add_(value, alpha=0.1).clamp_(-1, 1)
+
+
 def trains_on_each(step):
     for t in range(0, SERIES.shape[1], 10):
         loss = (RATE * SERIES[:, t]).square().mean()
@@ -97,7 +103,8 @@ def test_a_cell_that_is_run_for_each_time_step_is_one_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "work", [adds_in_one_go, runs_its_blocks, multiplies_each_chunk, keeps_means_of_parameters, trains_on_each]
+    "work",
+    [adds_in_one_go, runs_its_blocks, multiplies_each_chunk, keeps_means_of_parameters, decays_each, trains_on_each],
 )
 def test_blocks_large_operations_parameters_and_training_are_none(work, tmp_path):
     assert wastes(work, tmp_path)[0] == ()
