@@ -9,8 +9,8 @@ all that is spent in it goes, and what the backward takes for the operations tha
 
 The loop over a model's own blocks is none, nor one over parameters and what is changed in place, over batches, or in
 which a model is run whole: its variable is what is called, a backward or a yield stands in it, or a container of
-torch's or two functions of the program are between the loop and the operation. Nor is one that calls a library or a collective. Time that another cause explains is
-that cause's.
+torch's or two functions of the program are between the loop and the operation. Nor is one that calls a library or a
+collective. Time that another cause explains is that cause's.
 """
 
 import ast
