@@ -138,8 +138,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     operations: list[Operation] = []
     issues: list[Issue] = []
     accesses: list[Access] = []
-    places: list[Instruction] = []
-    looks: list[tuple[float, tuple[Instruction, ...]]] = []
+    looks = _Looks()
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -168,10 +167,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             began_ns, ended_ns, packs, reads, writes, inside = line["access"]
             sets = frozenset(reads), frozenset(writes)
             accesses.append(Access(at(began_ns), at(ended_ns), packs > 0, *sets, span(inside), is_copy=packs > 1))
-        elif "place" in line:
-            places.append(Instruction(*line["place"]))
-        elif "look" in line:
-            looks.append((line["look"][0] / 1e9, tuple(places[i] for i in line["look"][1])))
+        else:
+            looks.note(line)
         is_ended = is_ended or "end" in line
     if not is_ended:
         raise ValueError("the file is cut off")
@@ -191,8 +188,24 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         issues=tuple(issues),
         units=tuple((site, size) for site, size in head.get("units", ())),
         accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
-        looks=tuple(looks),
+        looks=tuple(looks.seen),
     )
+
+
+class _Looks:
+    """Moments and the training thread's stacks, whose places come before them."""
+
+    def __init__(self) -> None:
+        self._places: list[Instruction] = []
+        self.seen: list[tuple[float, tuple[Instruction, ...]]] = []
+
+    def note(self, line: Mapping[str, Any]) -> None:
+        """Reads a line, if it is of a place or a look."""
+        if "place" in line:
+            self._places.append(Instruction(*line["place"]))
+        elif "look" in line:
+            at_ns, numbers = line["look"]
+            self.seen.append((at_ns / 1e9, tuple(self._places[i] for i in numbers)))
 
 
 def _shape(value: Any) -> list[int]:
