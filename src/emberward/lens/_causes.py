@@ -33,7 +33,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from emberward.findings import Cause
+from emberward.lens._batches import batch_at
 from emberward.lens._elements import read_one_by_one
+from emberward.lens._lists import listed_at
+from emberward.lens._logs import dropped_call, given_to_a_log, is_library_log
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
 from emberward.lens._searches import decides, searches_again
 from emberward.lens._services import OF_SERVICES, save_beside, service_of
@@ -59,11 +62,7 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"-packages/(?!torch/)", _LIBRARY_SAVES, Cause.SAVE_IN_STEP),
     (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
     (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),
-    (
-        r"/logging/(__init__|handlers)\.py$|torch/utils/tensorboard/|/wandb/|lightning\w*/.*/loggers/",
-        None,
-        Cause.LOGGING,
-    ),
+    (r"/logging/(__init__|handlers)\.py$", None, Cause.LOGGING),
     (r"/tqdm/", _OF_BARS, Cause.LOGGING),
     (r"torch/_tensor_str\.py$", None, Cause.PRINT),
     (r"torch/_tensor\.py$", frozenset({"__repr__"}), Cause.PRINT),
@@ -147,6 +146,8 @@ _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
 _FORWARD = re.compile(r"torch/nn/modules/module\.py$")
 _OPERATIONS = re.compile(r"torch/autograd/function\.py$")
+_COLLECTIVES = ("/sources/_issue.py", "/sources/_wrap.py")
+"""Where the recorder stands around calls."""
 _SAMPLER = "/sources/_sampler.py"
 """What the lens itself takes is no stall of the program."""
 DEVICE_WAITS = frozenset(
@@ -188,7 +189,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
         within = tell(replace(sampled, flag=""), rank, sources)
         return Told(cause=Cause.GC, site=users[0].site if within is None else within.site) if users else None
     for place in users:
-        if sources.dropped_call(place, rank.outputs) is not None:
+        if dropped_call(place, sources, rank.outputs) is not None:
             return Told(cause=Cause.DEBUG_STRING, site=place.site)
     # Of a program that computes no gradients, evaluating is the step's own work.
     evaluation = None if rank.by_turns else _evaluation(frames, users, sources, is_told=sampled.flag == "eval")
@@ -198,6 +199,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
     judged = _judged(frames)
+    if judged is not None and judged[1] is Cause.LOGGING and _is_collective(sampled):
+        return None  # A value that all ranks agree on before it is kept: what judges collectives tells of it.
     if judged is not None:
         told = _by_function(frames, *judged)
     elif (saved := save_beside(frames[0], sources)) is not None:
@@ -219,6 +222,10 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if told.cause in _WAITS and is_waiting:
         return None if _is_in_operation(frames) else _awaited(told, frames, sampled, sources)
     return told
+
+
+def _is_collective(sampled: Sampled) -> bool:
+    return any(place.owner == OURS and place.file.endswith(_COLLECTIVES) for place in sampled.stack)
 
 
 def _is_in_operation(frames: list[Instruction]) -> bool:
@@ -306,6 +313,8 @@ def _split(stack: tuple[Instruction, ...], rank: RankSamples) -> tuple[Instructi
 def _known(place: Instruction) -> tuple[bool, Cause | None]:
     if place.owner == USER:
         return False, None
+    if is_library_log(place):
+        return True, Cause.LOGGING
     for pattern, functions, cause in _PLATFORM_FUNCTIONS:
         if re.search(pattern, place.file) and (functions is None or place.function in functions):
             return True, cause
@@ -371,11 +380,15 @@ def _by_text(frames: list[Instruction], users: list[Instruction], rank: RankSamp
     """Work that the text shows to be dropped, or done again for each of many values, or number by number."""
     if not users:
         return None
+    if (given := given_to_a_log(users, sources, rank.log_lines)) is not None:
+        return Told(cause=Cause.LOGGING, site=given.site, inner=None if given == users[0] else users[0].site)
     unused = unused_at(users, sources, rank.outputs)
     if unused is not None:
         inner = None if users[0] == unused else users[0].site
         return Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
     leaf = frames[0]
+    if (line := listed_at(users[0], sources)) is not None and not any(_OF_MODULES.search(each.file) for each in frames):
+        return Told(cause=Cause.TOLIST, site=replace(users[0], line=line).site, inner=users[0].site, is_host=True)
     if searches_again(leaf, sources):
         cause = Cause.NONZERO
     elif decides(users, sources):
@@ -397,6 +410,8 @@ def _next_turn(frames: list[Instruction], users: list[Instruction], sources: Sou
         if is_next and place != frames[0] and (fed := sources.fed_at(users[index:])) is not None:
             inner = users[0].site if users[0].site != fed.site else None
             return Told(cause=Cause.DATA_WAIT, site=fed.site, inner=inner)
+    if (made := batch_at(frames, sources)) is not None:
+        return Told(cause=Cause.DATA_WAIT, site=made.site, inner=None if users[0] == made else users[0].site)
     return None
 
 

@@ -19,7 +19,7 @@ MIN_READS = 100
 """Numbers that a step takes out of tensors: the metrics of a step are fewer."""
 _LOOPS = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _NUMBERS = frozenset({"item", "tolist", "float", "int", "bool"})
-_TRAINS = frozenset({"backward", "step", "zero_grad"})
+TRAINS = frozenset({"backward", "step", "zero_grad"})
 
 
 def read_one_by_one(users: Sequence[Instruction], rank: RankSamples, sources: Sources) -> tuple[Cause, str] | None:
@@ -32,7 +32,7 @@ def read_one_by_one(users: Sequence[Instruction], rank: RankSamples, sources: So
         for loop in [] if node is None else [node, *(parent for _, parent in source.above(node))]:
             if not isinstance(loop, _LOOPS):
                 continue
-            if any(isinstance(each, ast.Call) and call_name(each) in _TRAINS for each in ast.walk(loop)):
+            if any(isinstance(each, ast.Call) and call_name(each) in TRAINS for each in ast.walk(loop)):
                 return None
             found = min(_reads(loop), key=lambda read: (read[0].value, read[1]), default=None)
             if found is not None:

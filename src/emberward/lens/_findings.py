@@ -152,6 +152,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "gathers parameters that are too small to be sharded",
         "put them into one unit with others, or keep them whole",
     ),
+    Cause.SMALL_KERNELS: (
+        "computes piece by piece, in operations that take no longer than their start",
+        "compute with the whole tensor at once (a batched operation, a fused layer), or compile the loop",
+    ),
     Cause.RECOMPUTE: (
         "computes the forward again in the backward, though what it would keep fits into memory",
         "checkpoint fewer blocks, or none",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emberward.lens._samples import Instruction
+
 FORM = 1
 OPERATIONS_SUFFIX = ".ops"
 MODULE, AT, BACKWARD = "emberward::module ", "emberward::at ", "emberward::backward "
@@ -81,7 +83,8 @@ class RankOperations:
     `free_bytes`: memory that the host could still give; None where that is not known. `why_short`: why fewer steps
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
     `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
-    which is not pinned to a device.
+    which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
+    innermost first.
     """
 
     rank: int
@@ -99,6 +102,7 @@ class RankOperations:
     accesses: tuple[Access, ...] = ()
     units: tuple[tuple[str, int], ...] = ()
     pageable: frozenset[str] = frozenset()
+    looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -134,6 +138,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     operations: list[Operation] = []
     issues: list[Issue] = []
     accesses: list[Access] = []
+    looks = _Looks()
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -162,6 +167,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             began_ns, ended_ns, packs, reads, writes, inside = line["access"]
             sets = frozenset(reads), frozenset(writes)
             accesses.append(Access(at(began_ns), at(ended_ns), packs > 0, *sets, span(inside), is_copy=packs > 1))
+        else:
+            looks.note(line)
         is_ended = is_ended or "end" in line
     if not is_ended:
         raise ValueError("the file is cut off")
@@ -181,7 +188,24 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         issues=tuple(issues),
         units=tuple((site, size) for site, size in head.get("units", ())),
         accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
+        looks=tuple(looks.seen),
     )
+
+
+class _Looks:
+    """Moments and the training thread's stacks, whose places come before them."""
+
+    def __init__(self) -> None:
+        self._places: list[Instruction] = []
+        self.seen: list[tuple[float, tuple[Instruction, ...]]] = []
+
+    def note(self, line: Mapping[str, Any]) -> None:
+        """Reads a line, if it is of a place or a look."""
+        if "place" in line:
+            self._places.append(Instruction(*line["place"]))
+        elif "look" in line:
+            at_ns, numbers = line["look"]
+            self.seen.append((at_ns / 1e9, tuple(self._places[i] for i in numbers)))
 
 
 def _shape(value: Any) -> list[int]:

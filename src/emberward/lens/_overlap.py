@@ -350,7 +350,8 @@ def _reason(
     costs = {rank: sum(rest for _, rest, _ in each) / samples[rank].num_steps for rank, each in by_rank.items()}
     rank = max(costs, key=lambda each: (costs[each], sum(call.free_s - call.blocked_s for call, _, _ in by_rank[each])))
     own = by_rank[rank]
-    call, cost_s, number = own[0][0], costs[rank], len(own) / samples[rank].num_steps
+    call = next((each for each, _, _ in own if each.op != "barrier"), own[0][0])
+    cost_s, number = costs[rank], len(own) / samples[rank].num_steps
     tiny = [(each, rest) for each, rest, _ in own if each.num_bytes <= SMALL_BYTES]
     start_s = _start_up_s(
         [(each, rest) for each, rest, _ in transfers if each.group == call.group and each.rank == rank]
@@ -480,8 +481,7 @@ def _start_up_s(calls: Sequence[tuple[Call, float]]) -> float:
 
 
 SMALL_BYTES = 64 << 10
-"""Below this a start is most of a transfer even at 1 GB/s, for
-starts of 0.1 ms and more, which is what gloo takes here."""
+"""Below this a start is most of a transfer even at 1 GB/s, for starts of 0.1 ms and more, as gloo takes here."""
 
 
 def _asks_itself(call: Call, sources: Sources) -> bool:

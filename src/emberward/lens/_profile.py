@@ -18,12 +18,14 @@ from emberward.lens._findings import (
     waste_finding,
 )
 from emberward.lens._flow import repeats_of, slack_of, unread_of
+from emberward.lens._logs import log_lines
 from emberward.lens._operations import RankOperations
 from emberward.lens._overlap import Call, Exposed, Line, Overlap, RankCalls, audit, calls_of
 from emberward.lens._replay import Replay
 from emberward.lens._samples import MIN_GAIN, USER, RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
+from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
 from emberward.lens._unused import is_result_kept_from_all
@@ -124,7 +126,9 @@ def profile_of(
     pageable = frozenset().union(*(rank.pageable for rank in operations))
     reads = {rank.rank: rank.num_reads for rank in operations}
     measured = tuple(
-        dataclasses.replace(rank, pageable=pageable, num_reads=reads.get(rank.rank, rank.num_reads))
+        dataclasses.replace(
+            rank, pageable=pageable, num_reads=reads.get(rank.rank, rank.num_reads), log_lines=log_lines(rank.stacks)
+        )
         for rank in ranks
         if rank.num_steps
     )
@@ -152,9 +156,10 @@ def profile_of(
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
-    wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats)
+    wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
+    wastes = (*wastes, *small_kernels(seen, measured, sources))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
-    exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
+    exposed = [_weighed(each, replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
     size = len(measured)
     costly = [stall_finding(stall, num_ranks=size) for stall in stalls]
@@ -176,6 +181,14 @@ def profile_of(
         work=work,
         sharding=None if work is None else sharding_of(work, seen),
     )
+
+
+def _weighed(each: Exposed, gain_s: float) -> Exposed:
+    """With what the step would gain. A late peer costs no more: of work that is dealt evenly each has a part."""
+    if each.cause is not Cause.LATE_PEER or not 0 < gain_s < each.cost_s:
+        return dataclasses.replace(each, gain_s=gain_s)
+    share = each.share * gain_s / each.cost_s
+    return dataclasses.replace(each, gain_s=gain_s, cost_s=gain_s, share=share)
 
 
 def _unread(

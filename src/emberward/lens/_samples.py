@@ -74,7 +74,8 @@ class RankSamples:
     `by_turns`: no step was told, and turns of the program's loop are taken for steps. `is_spread`: what was seen is
     spread evenly over the steps, for nobody knows in which of them it was. `retried`: how often the device's allocator
     tried again, by step, where it did. `pageable`: lines that copy to a device from memory that is not pinned.
-    `num_reads`: numbers that the training thread takes out of tensors, a step.
+    `num_reads`: numbers that the training thread takes out of tensors, a step. `log_lines`: lines that give values to a
+    library's log.
     """
 
     rank: int
@@ -95,6 +96,7 @@ class RankSamples:
     retried: Mapping[int, int] = field(default_factory=dict)
     pageable: frozenset[str] = frozenset()
     num_reads: float = 0.0
+    log_lines: frozenset[tuple[str, int]] = frozenset()
     problems: tuple[str, ...] = field(default=())
 
     @property

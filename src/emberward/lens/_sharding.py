@@ -11,9 +11,10 @@ Which unit a gather is of, its asker says: FSDP names it, else the module in whi
 """
 
 import bisect
+import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, takewhile
@@ -24,6 +25,8 @@ from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
 from emberward.lens._slowdown import ENGINE
+from emberward.lens._source import Sources
+from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -172,6 +175,7 @@ def wastes_of(
     calls: Mapping[int, Sequence[Call]] = {},
     samples: Sequence[RankSamples] = (),
     repeats: Mapping[int, Sequence[Call]] = {},
+    sources: Sources | None = None,
 ) -> tuple[Waste, ...]:
     """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it.
 
@@ -193,9 +197,9 @@ def wastes_of(
         _, worst = max(each, key=lambda pair: pair[1].cost_s)
         if worst.share >= MIN_GAIN and worst.cost_s >= MIN_COST_S:
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
-            made = _made_at(ranks) if worst.cause is Cause.SMALL_PARAMETERS and _are_units(work) else None
+            made = _made_at(ranks, _largest(work, by_rank, ranks)) if worst.cause is Cause.SMALL_PARAMETERS else None
             if worst.cause is Cause.RECOMPUTE:
-                made = checkpointed_at(samples)
+                made = checkpointed_at(samples, sources or Sources())
             cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
             found.append(replace(worst, ranks=alike, site=made or worst.site, cost_s=cost_s))
     return tuple(found)
@@ -215,15 +219,16 @@ def _at_calls(rank: RankWork, calls: Sequence[Call]) -> RankWork:
     return replace(rank, transfers=tuple(told(each) for each in rank.transfers))
 
 
-def _made_at(ranks: Sequence[RankOperations]) -> str | None:
-    """The line that made most of the units which are too small; None where nobody saw them made."""
-    sites = Counter(site for rank in ranks for site, size in rank.units if size <= SMALL_BYTES and site)
+def _made_at(ranks: Sequence[RankOperations], num_bytes: int) -> str | None:
+    """The line that made most of the units which are not larger than that; None where nobody saw them made."""
+    sites = Counter(site for rank in ranks for site, size in rank.units if size <= num_bytes and site)
     return sites.most_common(1)[0][0] if sites else None
 
 
-def _are_units(work: Work) -> bool:
-    """Whether FSDP asks for the small gathers."""
-    return any(each.label for rank in work.ranks for each in _gathers(rank) if each.num_bytes <= SMALL_BYTES)
+def _largest(work: Work, by_rank: Mapping[int, RankOperations], ranks: Sequence[RankOperations]) -> int:
+    """Bytes of the largest unit of FSDP's that is too small; 0 where none is FSDP's."""
+    small = (each for rank in work.ranks for each in _small_gathers(rank, by_rank[rank.rank], ranks) if each.label)
+    return max((each.num_bytes for each in small), default=0)
 
 
 def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
@@ -242,11 +247,15 @@ def _gathered_twice(
     again = [*_whole_again(work, rank, len(ranks))] if asked else []
     again += [each for each in _gathers(work) if not each.label and each not in again and _is_of(each, repeats)]
     for step in range(rank.num_steps):
-        seen: set[Unit] = set()
+        seen: dict[Unit, list[float]] = defaultdict(list)
         for each in _within(asked, rank, step):
-            if _unit(each) in seen and _unit(each) in units:
-                again.append(each)
-            seen.add(_unit(each))
+            seen[_unit(each)].append(each.began_s)
+        until = {unit: could_keep_until(unit[0], rank, step) or math.inf for unit in units & seen.keys()}
+        again += [
+            each
+            for each in _within(asked, rank, step)
+            if _unit(each) in until and seen[_unit(each)][0] < each.began_s <= until[_unit(each)]
+        ]
     units_bytes = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked})
     # Nobody names the units of other gathers: of a step each that is made again counts.
     unique = units_bytes or sum(each.num_bytes for each in again) // rank.num_steps
@@ -295,10 +304,22 @@ def _dearest(transfers: Sequence[Transfer], work: RankWork) -> str | None:
 
 
 def _small_gathers(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> list[Transfer]:
-    """The gathers of units that are too small, where those are many and every rank can keep them whole; else none."""
+    """The gathers of units that are too small, where those are many and every rank can keep them whole; else none.
+
+    Parts of one block are too small by themselves, however large ([Note: units of a block]).
+    """
+    blocks = _blocks(work, rank)
+    parts = [each for each in _gathers(work) if each.label and each.asked in blocks]
+    parts = parts if len(parts) >= MIN_TINY * rank.num_steps else []
     small = [each for each in _of_parameters(work, rank, len(ranks)) if each.num_bytes <= SMALL_BYTES]
+    small = [each for each in small if each not in parts]
     size = sum(num_bytes for _, num_bytes in {_unit(each) for each in small})
-    return small if len(small) >= MIN_TINY * rank.num_steps and _fits(size, ranks) else []
+    return [*parts, *(small if len(small) >= MIN_TINY * rank.num_steps and _fits(size, ranks) else [])]
+
+
+def _blocks(work: RankWork, rank: RankOperations) -> dict[str, str]:
+    asked = {each.asked for each in _gathers(work) if each.label}
+    return blocks_of(asked, (each.name for each in rank.parameters))
 
 
 def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -306,13 +327,13 @@ def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
     if not small:
         return None
     units = {_unit(each) for each in small}
-    size = sum(num_bytes for _, num_bytes in units)
-    names = {each.asked for each in small if each.label}
-    scattered = [each for each in work.transfers if each.op.startswith("reduce_scatter") and each.asked in names]
-    own = _spans_of(rank, lambda unit: unit in names)
-    others = both(own, _spans_of(rank, lambda unit: unit not in names, "all_gather ("))
-    waits = both(work.exposed, _times([*small, *scattered]))
-    cost_s = (length_of([*waits, *own]) - length_of(others)) / rank.num_steps
+    blocks = _blocks(work, rank)
+    parts = {each.asked for each in small if each.label and each.asked in blocks}
+    names = {each.asked for each in small if each.label} - parts
+    cost_s = _spent_s(names, [each for each in small if each.asked not in parts], work, rank)
+    cost_s += _saved(parts, blocks, units, rank) * _spent_s(
+        parts, [each for each in small if each.asked in parts], work, rank
+    )
     return Waste(
         cause=Cause.SMALL_PARAMETERS,
         site=_dearest(small, work),
@@ -320,10 +341,30 @@ def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
         share=cost_s / work.step_s,
         ranks=(work.rank,),
         evidence=(
-            f"{len(small) / rank.num_steps:.0f} gathers a step of {SMALL_BYTES:,} bytes or less",
-            f"kept whole these {len(units)} units take {size:,} bytes a rank",
+            f"{len(small) / rank.num_steps:.0f} gathers a step of units that are parts of one block, or of "
+            f"{SMALL_BYTES:,} bytes or less",
+            f"these {len(units)} units have {sum(num_bytes for _, num_bytes in units):,} bytes",
         ),
     )
+
+
+def _spent_s(names: Set[str], gathers: Sequence[Transfer], work: RankWork, rank: RankOperations) -> float:
+    """Seconds a step that the thread spends on gathers, on scatters of their units, and on FSDP's work for these."""
+    scattered = [each for each in work.transfers if each.op.startswith("reduce_scatter") and each.asked in names]
+    own = _spans_of(rank, lambda unit: unit in names)
+    others = both(own, _spans_of(rank, lambda unit: unit not in names, "all_gather ("))
+    waits = both(work.exposed, _times([*gathers, *scattered]))
+    return (length_of([*waits, *own]) - length_of(others)) / rank.num_steps
+
+
+def _saved(parts: Set[str], blocks: Mapping[str, str], units: Set[Unit], rank: RankOperations) -> float:
+    """The share of what parts of blocks cost that one unit for each block would save."""
+    if not parts:
+        return 0.0
+    spans = spans_by_unit(rank)
+    num_bytes = {name: size for name, size in units if name in parts}
+    start = start_share({name: length_of(spans.get(name, [])) for name in parts}, num_bytes)
+    return start * (1 - len({blocks[name] for name in parts}) / len(parts))
 
 
 def _spans_of(rank: RankOperations, is_of: Callable[[str], bool], kind: str = "") -> Spans:
@@ -384,14 +425,18 @@ def _recomputing_s(rank: RankSamples) -> float:
     return total_s / max(rank.num_steps, 1)
 
 
-def checkpointed_at(ranks: Sequence[RankSamples]) -> str | None:
-    """The line of the program that has a forward computed again, by the time in it; None where none is seen."""
+def checkpointed_at(ranks: Sequence[RankSamples], sources: Sources) -> str | None:
+    """The line of the program that has a forward computed again, by the time in it; None where none is seen.
+
+    A method that does the same as its class's base asks for nothing.
+    """
     spent: dict[str, float] = defaultdict(float)
     for rank in ranks:
         for sampled in rank.stacks:
             inside = [i for i, place in enumerate(sampled.stack) if _is_checkpoint(place)]
             outer = sampled.stack[inside[-1] :] if inside else ()
-            site = next((place.site for place in outer if place.owner == USER), None)
+            asking = (place for place in outer if place.owner == USER and not sources.is_of_base(place))
+            site = next((place.site for place in asking), None)
             if site is not None:
                 spent[site] += sum(seconds for seconds, _ in sampled.steps.values())
     return max(spent, key=lambda site: spent[site]) if spent else None

@@ -212,10 +212,19 @@ class Sources:
             node = parent
         return ""
 
-    def fed_at(self, users: Sequence[Instruction]) -> Instruction | None:
+    def is_of_base(self, place: Instruction) -> bool:
+        """Whether the instruction calls the method of a base class that its own stands for: ``super().log(...)``."""
+        source = self.of(place.file)
+        node = source.node_at(place)
+        above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
+        call = next((each for each in above if isinstance(each, ast.Call)), None)
+        of = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else call
+        return isinstance(of, ast.Call) and call_name(of) == "super"
+
+    def fed_at(self, users: Sequence[Instruction], *, is_from_source: bool = False) -> Instruction | None:
         """The line that binds what `users`, frames from the innermost on, wait for; None where it feeds nothing.
 
-        See [Note: what feeds the training].
+        `is_from_source`: it is known that no model has a part in it. See [Note: what feeds the training].
         """
         for index, place in enumerate(users):
             source = self.of(place.file)
@@ -233,7 +242,7 @@ class Sources:
             if not names and isinstance(statement, ast.Expr) and _returns(None, scope):
                 continue  # A wait before the value that the caller gets.
             is_next = isinstance(statement, ast.For) or self.called(place) == "next"
-            is_source = index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
+            is_source = is_from_source or index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
             if names and _feeds(names, scope):
                 return place if is_source else None
             if not (names and _returns(names, scope)):
@@ -310,7 +319,7 @@ class Sources:
                 names = names_in(statement.value.func)
             if "self" in names:
                 return True  # Whoever reads it later is not seen here.
-            names = _made_of(names, scope)
+            names = made_of(names, scope)
             if any(isinstance(each, ast.Call) and call_name(each) == "backward" for each in ast.walk(scope)):
                 return _feeds(names, scope)
             if not _returns(names, scope):
@@ -331,55 +340,6 @@ class Sources:
         above = [] if node is None else [parent for _, parent in source.above(node)]
         scope = next((i for i, each in enumerate(above) if isinstance(each, ast.FunctionDef)), len(above))
         return any(isinstance(each, ast.While | ast.For) for each in above[:scope])
-
-    def dropped_call(self, place: Instruction, outputs: frozenset[tuple[str, int]]) -> ast.Call | None:
-        """The debug call, in whose arguments the instruction stands, that never printed anything; None without one.
-
-        Such a call goes to a logging method whose level is off, or to a function of the file that does nothing with
-        what it is given but print or log it under a condition. `outputs` are the lines that did print or log.
-        """
-        source = self.of(place.file)
-        node = source.node_at(place)
-        if node is None:
-            return None
-        for child, parent in source.above(node):
-            if isinstance(parent, ast.stmt) and not isinstance(parent, ast.Assign | ast.Expr):
-                return None
-            if isinstance(parent, ast.Call) and child is not parent.func and self._is_debug_call(source, parent):
-                lines = range(parent.lineno, (parent.end_lineno or parent.lineno) + 1)
-                return None if any((place.file, line) in outputs for line in lines) else parent
-            if isinstance(parent, ast.Assign) and child is parent.value:
-                return self._dropped_variable(source, parent, place, outputs)
-        return None
-
-    def _dropped_variable(
-        self, source: Source, assign: ast.Assign, place: Instruction, outputs: frozenset[tuple[str, int]]
-    ) -> ast.Call | None:
-        """The debug call that alone uses the text which is assigned here."""
-        target = assign.targets[0]
-        is_text = any(isinstance(node, ast.JoinedStr) for node in ast.walk(assign.value))
-        scope = next((p for _, p in source.above(assign) if isinstance(p, ast.FunctionDef | ast.Module)), None)
-        if scope is None or not is_text or not isinstance(target, ast.Name):
-            return None
-        uses = [
-            node
-            for node in ast.walk(scope)
-            if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
-        ]
-        calls = [source.parents.get(node) for node in uses]
-        found = [call for call in calls if isinstance(call, ast.Call) and self._is_debug_call(source, call)]
-        if not found or len(found) != len(uses):
-            return None
-        lines = {line for call in found for line in range(call.lineno, (call.end_lineno or call.lineno) + 1)}
-        return None if any((place.file, line) in outputs for line in lines) else found[0]
-
-    @staticmethod
-    def _is_debug_call(source: Source, call: ast.Call) -> bool:
-        name = call_name(call)
-        if isinstance(call.func, ast.Attribute) and name in LOG_LEVELS:
-            return True
-        found = source.defined(name)
-        return found is not None and only_prints(*found)
 
 
 _KEEPERS = WRITERS | {"append", "put", "put_nowait", "add", "extend", "write", "isinstance", "len"}
@@ -428,7 +388,7 @@ def _last_names(node: ast.AST) -> set[str]:
     return found | names_in(node)
 
 
-def _made_of(names: set[str], scope: ast.AST) -> set[str]:
+def made_of(names: set[str], scope: ast.AST) -> set[str]:
     """The names, and those that are computed from them."""
     found, size = set(names), -1
     assigned = [
@@ -464,26 +424,3 @@ def call_name(call: ast.Call) -> str:
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
-
-
-def only_prints(function: ast.FunctionDef, source: Source) -> bool:
-    """Whether a function does nothing with its texts but print or log them, and that under a condition."""
-    names = {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)} - {"self"}
-    if function.args.vararg is not None:
-        names.add(function.args.vararg.arg)
-    has_condition = any(isinstance(node, ast.If) for node in ast.walk(function))
-    writes = []
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
-            above = [parent for _, parent in source.above(node)]
-            is_test = any(
-                isinstance(parent, ast.If) and any(node is each for each in ast.walk(parent.test)) for parent in above
-            )
-            call = next((parent for parent in above if isinstance(parent, ast.Call)), None)
-            if is_test:
-                continue
-            if call is None or call_name(call) not in WRITERS:
-                return False
-            writes.append(call)
-    is_logged = all(call_name(call) in LOG_LEVELS for call in writes)
-    return bool(writes) and (has_condition or is_logged)

@@ -29,6 +29,7 @@ from torch.nn.modules import module as modules
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._accesses import GIVEN, accesses_of
+from emberward.sources._looks import Looks
 from emberward.sources._units import UNITS
 
 NUM_STEPS = 5
@@ -68,6 +69,7 @@ class OperationProbe:
         self._parameters: list[list[Any]] = []
         self._why: str | None = None
         self._free_bytes: int | None = None
+        self._looks = Looks()
         self._pageable: set[str] = set()
         """Lines that copy from memory which is not pinned to a device."""
         self.is_on = False
@@ -86,6 +88,7 @@ class OperationProbe:
         torch._C._autograd._prepare_profiler(config, {_CPU})
         torch._C._autograd._enable_profiler(config, {_CPU})
         self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._looks.start()
         self.is_on = True
         # The first span says which of the profiler's threads is this one.
         with profiler.record_function(f"{AT}start"):
@@ -105,6 +108,7 @@ class OperationProbe:
         if not self.is_on:
             return
         self.is_on = False
+        self._looks.stop()
         while self._undo:
             self._undo.pop()()
         while self._open:
@@ -245,6 +249,7 @@ class OperationProbe:
                 ]
             }
         yield from accesses_of(self._result)
+        yield from self._looks.lines()
         yield {"end": True}
 
 

@@ -275,6 +275,28 @@ def test_many_small_calls_are_named_and_one_is_not():
     assert causes(found(UNKNOWN, [many[:1]] * 2, wait_line=3, line=3, lines={3: 30}, numel=100)) == []
 
 
+def test_a_barrier_before_each_small_call_of_a_line_is_a_start_of_its_own():
+    many = [(10 + 2 * k, 10 + 2 * k, 11.5 + 2 * k) for k in range(20)]
+    ranks = [calls(rank, many, wait_line=3, line=3, numel=100) for rank in (0, 1)]
+    mixed = [
+        replace(
+            rank,
+            events=tuple(
+                replace(each, body=Barrier(group=WORLD))
+                if isinstance(each.body, Collective) and each.position % 2 == 0
+                else each
+                for each in rank.events
+            ),
+        )
+        for rank in ranks
+    ]
+    both = [samples(rank, lines={3: 30}) for rank in (0, 1)]
+    overlap = audit(mixed, both, Sources(lambda file: UNKNOWN))
+    (told,) = overlap.found
+    assert (told.cause, told.site, told.calls) == (Cause.TINY_MESSAGES, "train.py:3", 20)
+    assert told.cost_s == pytest.approx(0.030, rel=0.05)
+
+
 def test_a_rank_that_comes_last_every_time_is_named_and_a_busy_host_is_not():
     plans = [[(10, 10, 41)], [(40, 40, 41)]]
     lines = [{3: 30}, {2: 30, 3: 1}]

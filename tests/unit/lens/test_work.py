@@ -475,5 +475,5 @@ def test_a_forward_that_runs_again_is_told_at_the_line_that_asks_for_it_and_not_
     file = "/x/torch/utils/checkpoint.py"
     layer, loop = ("model.py", "forward", "user", 7), ("train.py", "main", "user", 9)
     forward = seen(layer, (file, "checkpoint", "torch", 5), ("model.py", "blocks", "user", 3), loop)
-    assert checkpointed_at([forward]) == "model.py:3"
-    assert checkpointed_at([seen(layer, (file, "unpack_hook", "torch", 5), loop)]) is None
+    assert checkpointed_at([forward], Sources(lambda file: "")) == "model.py:3"
+    assert checkpointed_at([seen(layer, (file, "unpack_hook", "torch", 5), loop)], Sources(lambda file: "")) is None

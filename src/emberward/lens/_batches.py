@@ -1,0 +1,90 @@
+"""Batches that a program makes in its loop, in Python. Pure.
+
+[Note: batches made in the loop]
+What Python, or a library that knows no tensors (PIL, tokenizers, json), does in the training loop for values that the
+loss is computed from, a worker could have done before: it is `data_wait`, as what a loader does in the training
+process is. It is a source of data and no part of the model where nothing that a module computed in the loop goes into
+it. Operations of torch's, and calls that are not known to be Python's own, are the step's work.
+"""
+
+import ast
+from collections.abc import Sequence
+
+from emberward.lens._lists import OF_PYTHON
+from emberward.lens._samples import USER, Instruction
+from emberward.lens._source import Source, Sources, call_name, made_of, names_in
+
+_LIBRARIES = frozenset({"Image", "ImageFilter", "ImageOps", "csv", "cv2", "json", "np", "numpy", "random", "re", "rng"})
+_OF_TEXTS = frozenset(
+    {
+        "casefold",
+        "encode",
+        "encode_batch",
+        "findall",
+        "ljust",
+        "lower",
+        "replace",
+        "split",
+        "startswith",
+        "strip",
+        "sub",
+        "tokenize",
+    }
+)
+
+
+def batch_at(frames: Sequence[Instruction], sources: Sources) -> Instruction | None:
+    """The line that binds what Python makes there for the loss; None where it does something else."""
+    users = [place for place in frames if place.owner == USER]
+    if not users or not _is_of_python(frames, sources):
+        return None
+    if any(_is_of_model(place, sources.of(place.file)) for place in users):
+        return None
+    return sources.fed_at(users, is_from_source=True)
+
+
+def _is_of_python(frames: Sequence[Instruction], sources: Sources) -> bool:
+    """Whether the thread is in Python's own work there, or in a library's that has no tensors."""
+    if any("/torch/" in place.file for place in frames):
+        return False
+    leaf = frames[0]
+    if leaf.owner != USER:
+        return True
+    node = sources.of(leaf.file).node_at(leaf)
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.expr) and not isinstance(node, ast.Subscript | ast.BinOp | ast.Compare)
+    return _is_known(node)
+
+
+def _is_known(call: ast.Call) -> bool:
+    """Whether what is called has to do with no tensor."""
+    base = call.func.value if isinstance(call.func, ast.Attribute) else None
+    library = base.id if isinstance(base, ast.Name) else ""
+    return call_name(call) in OF_PYTHON | _OF_TEXTS or library in _LIBRARIES
+
+
+def _is_of_object(call: ast.Call, source: Source) -> bool:
+    """Whether an object is called, as a module is, or a method of one that may be a module."""
+    base = call.func.value if isinstance(call.func, ast.Attribute) else None
+    is_method = base is not None and source.is_object(base) and not _is_known(call)
+    return is_method or source.is_object(call.func)
+
+
+def _is_of_model(place: Instruction, source: Source) -> bool:
+    """Whether the instruction's statement uses what a module, or another object that is called, has computed there."""
+    node = source.node_at(place)
+    above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
+    statement = next((each for each in above if isinstance(each, ast.stmt)), None)
+    scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), None)
+    if statement is None or scope is None:
+        return True
+    computed = {
+        name
+        for each in ast.walk(scope)
+        if isinstance(each, ast.Assign)
+        and any(isinstance(call, ast.Call) and _is_of_object(call, source) for call in ast.walk(each.value))
+        for target in each.targets
+        for name in names_in(target)
+    }
+    used = names_in(statement.iter if isinstance(statement, ast.For) else statement)
+    return bool(computed and made_of(computed, scope) & used)

@@ -1,0 +1,59 @@
+"""Batches that a program makes in its loop: what is told of stacks that are written down."""
+
+from dataclasses import replace
+
+import pytest
+from unit.lens.test_logs_and_lists import RANK
+
+from emberward.findings import Cause
+from emberward.lens import Instruction, Sampled, Sources, tell
+
+PROGRAM = """model = build()
+for step in range(99):
+    rows = [encode(text) for text in texts[step]]
+    x = pad(rows)
+    loss = model(x)
+    pairs = [sorted(each) for each in match(loss)]
+    total = score(loss, pairs)
+    total.backward()
+    seen = [str(text) for text in texts]
+    picked = table[rows]
+    y = model(picked)
+    codes = model.codes(x)
+    words = [str(code) for code in codes]
+    total = total + weigh(words)
+def encode(text):
+    return [words.get(each, 0) for each in text.split()]
+def match(loss):
+    return [each.lower() for each in names(loss)]
+"""
+PIL = Instruction("/x/site-packages/PIL/Image.py", "resize", 1, "package", 9, 9, 4, 9, "CALL")
+KERNEL = Instruction("/x/torch/functional.py", "norm", 1, "platform", 9, 9, 4, 9, "CALL")
+
+
+def at(line, column, last_column, function="<module>"):
+    return Instruction("train.py", function, 1, "user", line, line, column, last_column, "CALL")
+
+
+SPLITS, ENCODES = at(16, 43, 55, "encode"), at(3, 12, 24)
+LOWERS, MATCHES = at(18, 12, 24, "match"), at(6, 37, 48)
+
+
+@pytest.mark.parametrize(
+    ("stack", "line"),
+    [
+        ((SPLITS, ENCODES), 3),
+        ((PIL, at(16, 43, 55, "encode"), ENCODES), 3),
+        ((KERNEL, ENCODES), None),  # An operation of torch's.
+        ((LOWERS, MATCHES), None),  # Made of what the model has computed.
+        ((at(9, 12, 21),), None),  # The loss is not computed from it.
+        ((at(13, 13, 22),), None),  # Nor that of which a method of the model's has a part.
+        ((at(10, 13, 24),), None),  # Nobody knows what table is.
+    ],
+)
+def test_python_s_work_for_the_loss_is_data_wait_and_no_other_is(stack, line):
+    sampled = Sampled(stack=stack, flag="", steps={0: (0.01, 0.01)})
+    rank = replace(RANK, loop=(("train.py", "<module>", 1),))
+    told = tell(sampled, rank, Sources(lambda file: PROGRAM if file == "train.py" else ""))
+    data_wait = told is not None and told.cause is Cause.DATA_WAIT
+    assert (told.site if data_wait else None) == (None if line is None else f"train.py:{line}")

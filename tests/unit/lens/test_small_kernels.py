@@ -1,0 +1,110 @@
+"""Loops of many small operations, run for real under probe and sampler, and loops that look like them."""
+
+import pytest
+import torch
+from unit.lens.test_stalls import line_of, measure
+
+from emberward.findings import Cause
+from emberward.lens import Sources, read_operations
+from emberward.lens._small_kernels import small_kernels
+from emberward.sources._operations import NUM_STEPS, OperationProbe
+
+HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
+SERIES = torch.rand(8, 150, 24)
+RATE = torch.tensor(0.1, requires_grad=True)
+LAYERS = torch.nn.ModuleList(torch.nn.Linear(24, 24) for _ in range(60))
+PARAMETERS, MEANS = [*LAYERS.parameters()], [each.detach().clone() for each in LAYERS.parameters()]
+CHUNKS = torch.rand(8, 400, 400)
+
+
+class Leaks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rate = torch.nn.Parameter(torch.tensor(0.1))
+
+    def forward(self, x, state):
+        return torch.tanh(self.rate * x + (1 - self.rate) * state)
+
+
+CELL = Leaks()
+
+
+def smooths_each(step):
+    level = SERIES[:, 0]
+    for t in range(1, SERIES.shape[1]):
+        level = (1 - RATE) * level + RATE * SERIES[:, t]  # here
+    return level
+
+
+def runs_a_cell_for_each(step):
+    state = torch.zeros(8, 24)
+    for t in range(SERIES.shape[1] // 2):
+        state = CELL(SERIES[:, t], state)  # here
+    return state
+
+
+def adds_in_one_go(step):
+    return (SERIES * RATE).cumsum(1) @ torch.rand(24, 24)
+
+
+def runs_its_blocks(step):
+    x = SERIES
+    for layer in LAYERS:
+        x = layer(x).relu()
+    return x
+
+
+def multiplies_each_chunk(step):
+    return [CHUNKS[i] @ CHUNKS[i] for i in range(len(CHUNKS))]
+
+
+def keeps_means_of_parameters(step):
+    with torch.no_grad():
+        for _ in range(4):
+            for mean, value in zip(MEANS, LAYERS.parameters(), strict=True):
+                mean.lerp_(value, 0.01)
+
+
+def decays_each(step):
+    with torch.no_grad():
+        for value in PARAMETERS:
+            value.mul_(0.9).add_(value, alpha=0.1).clamp_(-1, 1)
+
+
+def trains_on_each(step):
+    for t in range(0, SERIES.shape[1], 10):
+        loss = (RATE * SERIES[:, t]).square().mean()
+        loss.backward()
+
+
+def wastes(work, folder):
+    probe = OperationProbe(folder / "rank.ops", head=lambda: HEAD)
+    probe.start()
+    for step in range(NUM_STEPS):
+        work(step)
+        probe.stepped()
+    probe.write()
+    rank = measure(folder, work)
+    return small_kernels([read_operations(folder / "rank.ops")], [rank], Sources()), rank
+
+
+def test_a_loop_over_time_steps_is_told_at_its_line_with_all_that_is_spent_in_it(tmp_path):
+    (waste,), rank = wastes(smooths_each, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(smooths_each)}")
+    inside = [each for each in rank.stacks if any(place.function == "smooths_each" for place in each.stack)]
+    spent_s = sum(wall for each in inside for wall, _ in each.steps.values()) / rank.num_steps
+    assert waste.cost_s == pytest.approx(spent_s, rel=0.1)
+    assert "operations a step in the loop" in waste.evidence[0]
+
+
+def test_a_cell_that_is_run_for_each_time_step_is_one_too(tmp_path):
+    (waste,), _ = wastes(runs_a_cell_for_each, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_a_cell_for_each)}")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [adds_in_one_go, runs_its_blocks, multiplies_each_chunk, keeps_means_of_parameters, decays_each, trains_on_each],
+)
+def test_blocks_large_operations_parameters_and_training_are_none(work, tmp_path):
+    assert wastes(work, tmp_path)[0] == ()
