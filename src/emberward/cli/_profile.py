@@ -289,8 +289,12 @@ def _changes_told(folder: RunFolder) -> list[Finding]:
         name.removesuffix("_s"): {row["step"]: float(row[name]) for row in rows if isinstance(row.get(name), float)}
         for name in names
     }
+    files = [read_json(path) or {} for path in sorted(folder.ranks.glob("rank*.json"))]
+    hosts = {row["rank"]: row["host"] for row in files if "rank" in row and "host" in row}
     return [
-        slowdown_finding(change, parts_around(change, parts), beside=events_beside(folder, change.first_step))
+        slowdown_finding(
+            change, parts_around(change, parts), hosts=hosts, beside=events_beside(folder, change.first_step)
+        )
         for change in changes_of(lengths, watched_own(folder))
     ]
 
