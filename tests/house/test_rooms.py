@@ -59,6 +59,7 @@ NAMES_RANKS = {
     # Differences of times, versions and weights between ranks.
     "health/_drift.py",
     "lens/_findings.py",
+    "lens/_slowdown.py",
     "sources/live/_skew.py",
     "sources/live/_stragglers.py",
     # A finding read back from JSON.

@@ -18,7 +18,7 @@ from ranks.hangs.truth import ALIVE, TRUTHS
 NAMES = (
     "uneven_data", "skipped_collective", "dtype", "cycle_p2p", "dataloader_worker", "stopped", "killed", "lock",
     "thread_died", "sleep", "slow_loader", "slow_periodic", "version_skew", "device_stall", "segfault", "no_end",
-    "forgotten_thread",
+    "forgotten_thread", "became_slow",
 )  # fmt: skip
 """Of slow ones those that the noise of other tests does not hide: 5% of a step is left to tools/campaign_hangs.py."""
 ON_DEVICE = (

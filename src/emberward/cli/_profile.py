@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +41,7 @@ from emberward.lens import (
     middle_step_s,
     missing_part,
     most_used_dtype,
+    own_by_step,
     page_text,
     parts_around,
     parts_by_step,
@@ -52,17 +54,20 @@ from emberward.lens import (
 )
 from emberward.lens import STEPS as STEPS_TRACK
 from emberward.perf import peak_of
-from emberward.report import RunFolder, read_json, read_lines, write_json
+from emberward.report import RunFolder, events_beside, read_json, read_lines, watched_own, watched_steps, write_json
 from emberward.runs import new_id
 from emberward.sources.attach import lens_environment
+from emberward.sources.live import marks_beside
 from emberward.sources.peak import measured_peak
 from emberward.sources.ring import MarkKind, RingView, find_rings, read_ring
-from emberward.supervise import Oversight, Patience, RunPlan, absolute, supervise_command
+from emberward.supervise import Oversight, Patience, RunPlan, absolute, differences, supervise_command
 
 WARMUP = 5
 STEPS = 50
 MAX_STEPS = 1000
 """Bounds what a rank keeps: a pair of numbers for each stack and step."""
+MAX_WATCHED = 4096
+"""Steps of a watched program in which a change is looked for: its watcher keeps as many one by one."""
 STDERR = 2
 _RECIPE = re.compile(r".*\.(py|ya?ml|toml)(:\w+)?$|^[\w.]+:\w+$")
 
@@ -190,7 +195,8 @@ def _show(
     """Prints the page and the document of what the folder holds; the exit code."""
     profile, views = read_profile(folder, warmup=warmup, can_measure=True)
     slower = _changes_told(folder)
-    findings = (*others, *profile.findings, *slower)
+    # Of slower steps the samples tell more than what the watcher said while they were taken.
+    findings = (*(each for each in others if each.code != "P104"), *profile.findings, *slower)
     screen.say(page_text(profile))
     for finding in slower:
         screen.say(finding_page(finding))
@@ -266,20 +272,31 @@ def read_profile(folder: RunFolder, *, warmup: int, can_measure: bool = False) -
         operations=operations,
         peak=_peak_of(folder, operations, can_measure=can_measure),
         others=[*problems, *unread],
+        hosts=_hosts_of(views),
+        beside=lambda step: marks_beside(step, {view.rank or 0: view for view in views}, _spans_of(chosen)),
     )
     return profile, tuple(views)
 
 
 def _changes_told(folder: RunFolder) -> list[Finding]:
-    """What the lengths of all steps say that a recipe's run wrote down, with their parts."""
+    """What the lengths of all steps say that a recipe's run wrote down, or its watcher, with their parts."""
     rows = [row for row in read_lines(folder.metrics) if "step" in row and "step_s" in row]
+    if not rows and not folder.lens.is_dir():  # Steps of which some were profiled are not of one length.
+        rows = watched_steps(folder, newest=MAX_WATCHED)[0]
     lengths = {row["step"]: float(row["step_s"]) for row in rows}
     names = {key for row in rows for key in row if key.endswith("_s") and key not in _NO_PARTS}
     parts = {
         name.removesuffix("_s"): {row["step"]: float(row[name]) for row in rows if isinstance(row.get(name), float)}
         for name in names
     }
-    return [slowdown_finding(change, parts_around(change, parts)) for change in changes_of(lengths)]
+    files = [read_json(path) or {} for path in sorted(folder.ranks.glob("rank*.json"))]
+    hosts = {row["rank"]: row["host"] for row in files if "rank" in row and "host" in row}
+    return [
+        slowdown_finding(
+            change, parts_around(change, parts), hosts=hosts, beside=events_beside(folder, change.first_step)
+        )
+        for change in changes_of(lengths, watched_own(folder))
+    ]
 
 
 _NO_PARTS = frozenset({"step_s", "samples_per_s", "tokens_per_s"})
@@ -303,7 +320,14 @@ def _compare(options: ProfileOptions, screen: Screen) -> int:
     sources = Sources()
     budgets = [budget_of(parts_by_step(each, sources)) for each in ranks]
     parts = compare_parts(budgets[0], budgets[1])
-    finding = compared_finding(before_s, now_s, parts)
+    own = [budget_of({str(rank): by_step for rank, by_step in own_by_step(each).items()}) for each in ranks]
+    finding = compared_finding(
+        before_s,
+        now_s,
+        parts,
+        own_s=[{int(rank): own_s for rank, own_s in each.items()} for each in own],
+        beside=differences(*folders),
+    )
     screen.say(f"step    {1000 * before_s:.2f} ms in the first run, {1000 * now_s:.2f} ms in the second")
     if finding is None:
         screen.say("the second run is not slower by 3% or more")
@@ -318,6 +342,21 @@ def _kept_rings(folder: RunFolder) -> list[Path]:
     """The rings of the last attempt of a run that was not profiled: `run` and `train` keep them at the end."""
     attempts = sorted(path for path in (folder.path / "events").glob("attempt-*") if path.is_dir())
     return list(find_rings(attempts[-1])) if attempts else []
+
+
+def _hosts_of(views: Sequence[RingView]) -> dict[int, str]:
+    return {view.rank or 0: view.host for view in views if view.host is not None}
+
+
+def _spans_of(ranks: Sequence[RankSamples]) -> dict[int, dict[int, tuple[int, int]]]:
+    """Rank -> step -> when it was, on the host's monotonic clock in nanoseconds."""
+    return {
+        rank.rank: {
+            rank.first_step + i: (round(1e9 * low), round(1e9 * high))
+            for i, (low, high) in enumerate(pairwise(rank.bounds_s))
+        }
+        for rank in ranks
+    }
 
 
 def _calls_of(view: RingView) -> RankCalls:

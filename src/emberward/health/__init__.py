@@ -15,6 +15,7 @@ from emberward.health._drift import (
     tensor_finding,
 )
 from emberward.health._goodput import Goodput, LossRow, Spent, goodput_of, hours_lost_by_cause, kept_until, spent_of
+from emberward.health._growth import RankSlowdownWatch, grown_ranks
 from emberward.health._interval import (
     IntervalAdvice,
     JobCosts,
@@ -24,7 +25,7 @@ from emberward.health._interval import (
 )
 from emberward.health._lateness import LateRank, late_ranks
 from emberward.health._skew import Skew, skews
-from emberward.health._slowdown import Slowdown, SlowdownWatch
+from emberward.health._slowdown import GrownRanks, Growth, Slowdown, SlowdownWatch
 from emberward.health._spike import SpikeSeen, SpikeTurn, SpikeWatch, spike_finding
 
 __all__ = [
@@ -32,11 +33,14 @@ __all__ = [
     "Detour",
     "Difference",
     "Goodput",
+    "GrownRanks",
+    "Growth",
     "Held",
     "IntervalAdvice",
     "JobCosts",
     "LateRank",
     "LossRow",
+    "RankSlowdownWatch",
     "Skew",
     "Slowdown",
     "SlowdownWatch",
@@ -47,6 +51,7 @@ __all__ = [
     "advise_interval",
     "find_difference",
     "goodput_of",
+    "grown_ranks",
     "hours_lost_by_cause",
     "kept_until",
     "late_ranks",

@@ -6,6 +6,8 @@ from emberward.lens._samples import RankSamples
 from emberward.lens._sharding import Waste
 from emberward.lens._stalls import MIN_STEPS, Stall
 
+MIN_TOLD = 0.1
+"""Of a cost, what collections must make up to be told in its evidence."""
 MEANS: dict[Cause, tuple[str, str]] = {
     Cause.ITEM: ("reads a value from the device", "read it every N steps, or a step later when it is there anyway"),
     Cause.TOLIST: ("copies a tensor into Python numbers", "keep it a tensor; copy once every N steps"),
@@ -70,6 +72,10 @@ def stall_finding(stall: Stall, *, num_ranks: int) -> Finding:
     evidence += [f"rank {rank}: {1000 * each:.2f} ms a step" for rank, each in sorted(stall.by_rank.items())[:16]]
     if stall.inner is not None:
         evidence.append(f"the line inside: {stall.inner}")
+    if stall.collected_s >= MIN_TOLD * stall.cost_s:
+        evidence.append(f"{1000 * stall.collected_s:.2f} ms a step of it collect the garbage of what it makes")
+    if stall.made_by is not None:
+        evidence.append(f"in the gain of {stall.made_by.value} at this line too, which makes what is collected")
     return Finding(
         code="P101",
         severity=Severity.WARNING,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from emberward.lens._overlap import Call, Exposed, Line, Overlap, RankCalls, aud
 from emberward.lens._replay import Replay
 from emberward.lens._samples import MIN_GAIN, USER, RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
-from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
+from emberward.lens._slowdown import changes_of, own_by_step, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
@@ -121,8 +121,13 @@ def profile_of(
     operations: Sequence[RankOperations] = (),
     peak: Rate | None = None,
     others: Sequence[Finding] = (),
+    hosts: Mapping[int, str] | None = None,
+    beside: Callable[[int], Sequence[str]] = lambda step: (),
 ) -> Profile:
-    """The profile of the ranks' samples. `others`: what reading them found. Pure but for the program's sources."""
+    """The profile of the ranks' samples. `others`: what reading them found. Pure but for the program's sources.
+
+    `hosts`: where ranks ran. `beside`: what happened around a step, for a change of speed that began there.
+    """
     pageable = frozenset().union(*(rank.pageable for rank in operations))
     reads = {rank.rank: rank.num_reads for rank in operations}
     measured = tuple(
@@ -166,7 +171,10 @@ def profile_of(
     costly += [exposed_finding(each, num_ranks=size) for each in exposed]
     costly += [waste_finding(waste, num_ranks=size) for waste in wastes]
     found += sorted(costly, key=lambda finding: -(finding.cost_ms_per_step or 0.0))
-    found += [slowdown_finding(each, parts_around(each, parts)) for each, parts in _changes(measured, sources)]
+    found += [
+        slowdown_finding(each, parts_around(each, parts), hosts=hosts, beside=beside(each.first_step))
+        for each, parts in _changes(measured, sources)
+    ]
     queue = sum(rank.queue_s for rank in measured) / max(sum(rank.measured_s for rank in measured), 1e-9)
     return Profile(
         findings=tuple(found),
@@ -316,15 +324,17 @@ def _path_text(replay: Replay) -> str:
 
 
 def _changes(ranks: Sequence[RankSamples], sources: Sources) -> list[tuple[Slowdown, dict[str, dict[int, float]]]]:
-    """The lasting changes among the measured steps, each with the parts of the steps."""
+    """The lasting changes among the measured steps, each with the parts of the steps of those that are waited for."""
     if any(rank.is_spread for rank in ranks):
         return []
     lengths: dict[int, list[float]] = {}
     for rank in ranks:
         for index, length in enumerate(rank.step_s):
             lengths.setdefault(rank.first_step + index, []).append(length)
-    changes = changes_of({step: statistics.median(each) for step, each in lengths.items()})
-    return [(change, parts_by_step(ranks, sources)) for change in changes]
+    own_s = own_by_step(ranks)
+    changes = changes_of({step: statistics.median(each) for step, each in lengths.items()}, own_s)
+    of = [[rank for rank in ranks if rank.rank in change.grown.culprits] or ranks for change in changes]
+    return [(change, parts_by_step(own, sources)) for change, own in zip(changes, of, strict=True)]
 
 
 def finding_page(finding: Finding) -> str:

@@ -40,7 +40,8 @@ MIN_OFTEN = 0.5
 class RankStall:
     """One cause at one line on one rank: seconds a step, on average, and in how many steps.
 
-    `seen`: by step, its seconds and when they were on average; None where the samples do not say.
+    `seen`: by step, its seconds and when they were on average; None where the samples do not say. `collected_s`: how
+    much of them are collections of garbage that it causes; `made_by`: of such collections, what causes them.
     """
 
     told: Told
@@ -49,6 +50,8 @@ class RankStall:
     num_steps: int
     busy_share: float
     seen: Mapping[int, tuple[float, float | None]]
+    collected_s: float = 0.0
+    made_by: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,9 @@ class Stall:
     of_steps: int
     by_rank: Mapping[int, float] = field(default_factory=dict)
     is_certain: bool = True
+    collected_s: float = 0.0
+    made_by: Cause | None = None
+    """As of `RankStall`, of the rank where the stall costs most: one change removes both, and both are in its gain."""
 
 
 def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]:
@@ -95,6 +101,8 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
                 moment[key][step] += seconds * sampled.at_s.get(step, math.nan)
                 if found.beside is not None and step in sampled.at_s:
                     beside[key][step].append((sampled.at_s[step], seconds, found.beside))
+    collected: dict[tuple[Cause, str], float] = {}
+    made_by: dict[tuple[Cause, str], Cause] = {}
     for key in [key for key in wall if key[0] is Cause.GC]:
         # Who makes the objects makes the collections: they go with the stall. Where they are most of it, both are told.
         others = [other for other in wall if other[1] == key[1] and other[0] is not Cause.GC]
@@ -102,6 +110,7 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
             continue
         made = max(others, key=lambda other: sum(wall[other].values()))
         is_most = sum(wall[key].values()) >= sum(wall[made].values())
+        collected[made], made_by[key] = sum(wall[key].values()), made[0]
         for into in (wall, moment):
             for step, seconds in into[key].items():
                 into[made][step] += seconds
@@ -119,6 +128,8 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
                 step: (seconds, None if math.isnan(moment[key][step]) or not seconds else moment[key][step] / seconds)
                 for step, seconds in by_step.items()
             },
+            collected_s=collected.get(key, 0.0) / len(steps),
+            made_by=made_by.get(key),
         )
         for key, by_step in wall.items()
     ]
@@ -234,6 +245,8 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
                 of_steps=numbers[worst.rank],
                 by_rank={stall.rank: stall.cost_s for stall in each},
                 is_certain=is_certain,
+                collected_s=worst.collected_s,
+                made_by=worst.made_by,
             )
         )
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))

@@ -3,6 +3,7 @@
 Floor 5. No torch. The web page and the terminal are fed from here; nothing here prints.
 """
 
+from emberward.report._beside import events_beside
 from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
 from emberward.report._bundle import Bundle, unpack_bundle, write_bundle
 from emberward.report._card import MOMENT, Card, CardFacts, card_of, counted_down, moment_unix
@@ -76,6 +77,7 @@ from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, r
 from emberward.report._state import STOPPING, Signs, State, state_of, step_limit_s
 from emberward.report._step_line import step_line
 from emberward.report._step_shape import step_shape_of
+from emberward.report._watched import watched_own, watched_steps
 from emberward.report._write import append_line, write_json, write_once
 
 __all__ = [
@@ -134,6 +136,7 @@ __all__ = [
     "duration_text",
     "eta_s",
     "eval_text",
+    "events_beside",
     "examined_pictures",
     "find_runs",
     "first_steps_text",
@@ -197,6 +200,8 @@ __all__ = [
     "traffic_finding",
     "traffic_line",
     "unpack_bundle",
+    "watched_own",
+    "watched_steps",
     "witness_picture",
     "worst_finding",
     "write_bundle",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from emberward.supervise._attempt import LaunchResult
     from emberward.supervise._command import absolute, agent_command, agent_environment
     from emberward.supervise._council import Council, wish_of
-    from emberward.supervise._diary import newest_save
+    from emberward.supervise._diary import differences, newest_save
     from emberward.supervise._heartbeat import facts_of, silence_finding
     from emberward.supervise._hosts import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
     from emberward.supervise._launch import LaunchPlan, launch
@@ -43,7 +43,7 @@ _FILES = {
     "_act": "ACT_AFTER_S Act Held Patience decide",
     "_attempt": "LaunchResult",
     "_council": "Council wish_of",
-    "_diary": "newest_save",
+    "_diary": "differences newest_save",
     "_command": "absolute agent_command agent_environment",
     "_heartbeat": "facts_of silence_finding",
     "_hosts": "Host Launcher Team ask_hosts hosts_of launcher_of pick_hosts without",
@@ -107,6 +107,7 @@ __all__ = [
     "decide",
     "decide_rerun",
     "decide_restart",
+    "differences",
     "exit_code_of_launch",
     "facts_of",
     "hold_lock",

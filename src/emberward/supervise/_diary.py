@@ -100,6 +100,12 @@ def changes(
     return lines + differing(had, has, sorted({*had, *has}))
 
 
+def differences(first: RunFolder, second: RunFolder) -> list[str]:
+    """What differs between the last starts of two runs, as `changes` says it."""
+    before, now = (past_attempts(folder)[0] for folder in (first, second))
+    return changes(before[-1], now[-1], values=given_difference(first, second)) if before and now else []
+
+
 def _short(commit: object) -> str:
     """A commit as people write it, with its mark of a changed tree."""
     text = str(commit)

@@ -20,7 +20,7 @@ from emberward.supervise._slow_links import LinkWatch, links_beside
 SNAPSHOT_EVERY_S = 3.0
 MANY_HOSTS = 64
 NOTHING_NEW = WatchReport()
-OWN_CODES = frozenset({"H140", "H141", "H142"})
+OWN_CODES = frozenset({"H140", "H141", "H142", "P104"})
 """What each host alone can tell of its own ranks, beside what all tell together."""
 
 
@@ -262,11 +262,16 @@ class NodeAgent:
         self._joint = tuple(finding.code for finding in new)
         gone = [finding for key, finding in self._held.items() if key not in held]
         self._held = held
-        new += [finding for finding in report.findings if finding.code in OWN_CODES]
-        gone += [finding for finding in report.resolved if finding.code in OWN_CODES]
+        new += [finding for finding in report.findings if self._is_own(finding)]
+        gone += [finding for finding in report.resolved if self._is_own(finding)]
         return replace(
             report, findings=tuple(new), resolved=tuple(gone), progress={**self._progress, **report.progress}
         )
+
+    def _is_own(self, finding: Finding) -> bool:
+        """Whether this host tells it: of slower steps for which none of its ranks is waited for one host is enough."""
+        is_shared = finding.code == "P104" and not finding.culprit_ranks
+        return finding.code in OWN_CODES and (self.is_speaker or not is_shared)
 
 
 def findings_of(said: object) -> list[Finding]:

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from emberward.findings import Kind, Severity
-from emberward.report import RunFolder
+from emberward.findings import Finding, Kind, Severity
+from emberward.report import RunFolder, events_beside
 from emberward.sources.live import Watcher, WatchReport, resumed_finding
 from emberward.sources.ring import find_rings
 from emberward.supervise._agreement import NOTHING, Agreed
@@ -58,6 +58,14 @@ def line_of(
     return json.dumps(value).encode() + b"\n"
 
 
+def with_events(finding: Finding, folder: RunFolder) -> Finding:
+    """The finding; one of slower steps with what the folder tells of the steps around their first. Reads files."""
+    if finding.code != "P104" or finding.phase.step is None:
+        return finding
+    beside = [f"beside it: {each}" for each in events_beside(folder, finding.phase.step)]
+    return replace(finding, evidence=(*finding.evidence, *beside))
+
+
 def main(folder: Path, lag: Path, node: Node | None) -> int:
     """Watches until the input closes or the last word is asked for; the exit code."""
     told, exits = JsonLines(0), dict[int, int]()
@@ -69,7 +77,8 @@ def main(folder: Path, lag: Path, node: Node | None) -> int:
     while not told.is_closed:
         began_s = time.monotonic()
         report = watcher.poll(exits)
-        report = replace(report, findings=(*report.findings, *losses.new_findings()))
+        found = [with_events(finding, RunFolder(path=lag.parent)) for finding in report.findings]
+        report = replace(report, findings=(*found, *losses.new_findings()))
         log.take(watcher.new_rows())
         if agent is not None:
             ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]

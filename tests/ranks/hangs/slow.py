@@ -8,6 +8,7 @@ from job import STEP_S, main, say, work
 
 NUM_STEPS = 150
 EVERY = 5
+CHANGE = 30
 
 
 def slow_rank(rank, world):
@@ -18,6 +19,18 @@ def slow_rank(rank, world):
         work(x)
         if rank == 2:
             time.sleep(STEP_S * 0.05)
+        dist.all_reduce(x)
+
+
+def became_slow(rank, world):
+    """One rank's part of a step takes a fifth longer from step CHANGE on."""
+    x = torch.ones(64, 64)
+    for step in range(NUM_STEPS):
+        if step == CHANGE:
+            say("fault")
+        work(x)
+        if rank == 2 and step >= CHANGE:
+            time.sleep(STEP_S * 0.2)
         dist.all_reduce(x)
 
 

@@ -23,7 +23,7 @@ class Truth:
     @property
     def severity(self) -> str:
         """A program that goes on, or sleeps for longer than its limit, is a warning; one that may come is a notice."""
-        if self.kind in ("straggler", "config") or self.cause == "sleep":
+        if self.kind in ("straggler", "slowdown", "config") or self.cause == "sleep":
             return "warning"
         return "error" if self.is_sure else "notice"
 
@@ -82,6 +82,7 @@ TRUTHS = {
         Truth("ddp_sleep", "parallel", "hang", (3,), "sleep", "time.sleep(3600)", is_sure=False),
         Truth("fsdp_lock", "parallel", "hang", (2,), "lock", "threading.Event().wait()"),
         Truth("slow_rank", "slow", "straggler", (2,), "slow_rank", "time.sleep(STEP_S * 0.05)", is_sure=False),
+        Truth("became_slow", "slow", "slowdown", (2,), "slow_rank", is_sure=False),
         Truth("slow_periodic", "slow", "straggler", (1,), "slow_periodic", "time.sleep(STEP_S / 2)", is_sure=False),
         Truth("slow_loader", "slow", "straggler", (3,), "slow_rank", "time.sleep(0.03 if", is_sure=False),
         Truth("slow_ddp", "slow", "straggler", (0,), "slow_rank", "time.sleep(STEP_S * 0.1)", is_sure=False),

@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-from unit.lens.test_profile import lines, sources
+from unit.lens.test_profile import WORK, lines, sources
 
+from emberward.findings import Cause
 from emberward.lens import (
     Sources,
     budget_of,
@@ -13,6 +14,7 @@ from emberward.lens import (
     compared_finding,
     parts_around,
     parts_by_step,
+    profile_of,
     samples_of,
     slowdown_finding,
 )
@@ -74,3 +76,72 @@ def test_a_run_that_is_as_fast_is_no_finding():
 
 def test_parts_of_no_samples_are_none():
     assert parts_by_step([], Sources()) == {}
+
+
+def rank_lines(rank, *, slow_at=None, waits_at=None):
+    """100 steps of a tenth of a second: 60 ms of the rank's own, then a wait in torch's all-reduce.
+
+    From `slow_at` on the rank works for 10 ms more, from `waits_at` on it waits for as much more.
+    """
+    own_ms = [70 if slow_at is not None and step >= slow_at else 60 for step in range(100)]
+    wait_ms = [50 if waits_at is not None and step >= waits_at else 40 for step in range(100)]
+    head, *_ = lines(rank=rank, size=4)
+    bounds = [0]
+    for own, wait in zip(own_ms, wait_ms, strict=True):
+        bounds.append(bounds[-1] + (own + wait) * 1_000_000)
+    call = ["/x/torch/distributed/distributed_c10d.py", "all_reduce", 1, "platform", 9, 9, 0, 1, "CALL"]
+    return [
+        {**head, "bounds_ns": bounds},
+        {"place": WORK},
+        {"place": call},
+        {"stack": [0], "flag": "", "steps": {5 + k: [own * 1_000_000] * 2 for k, own in enumerate(own_ms)}},
+        {"stack": [1, 0], "flag": "", "steps": {5 + k: [wait * 1_000_000, 0] for k, wait in enumerate(wait_ms)}},
+        {"end": True},
+    ]
+
+
+def p104(ranks, **options):
+    found = profile_of([samples_of(each) for each in ranks], sources(), asked_warmup=5, **options).findings
+    return [each for each in found if each.code == "P104"]
+
+
+def test_a_profile_names_the_rank_that_became_slower_and_what_happened_beside_it():
+    ranks = [rank_lines(r, slow_at=60 if r == 2 else None, waits_at=None if r == 2 else 60) for r in range(4)]
+    (found,) = p104(
+        ranks, hosts={r: f"node{r // 2}" for r in range(4)}, beside=lambda step: (f"a save in step {step}",)
+    )
+    assert found.message == (
+        "steps take 110.00 ms since step 65 and took 100.00 ms before: +10.0%; "
+        "rank 2 is waited for, 10.00 ms more of its own work; it lies in line train.py:3"
+    )
+    assert (found.culprit_ranks, found.waiting_ranks, found.hosts) == ((2,), (0, 1, 3), ("node1",))
+    assert found.evidence[:2] == (
+        "own work of rank 2: 60.00 ms, now 70.00 ms",
+        "line train.py:3: 100.00 ms, now 110.00 ms",
+    )
+    assert found.evidence[-1] == "beside it: a save in step 65"
+    (host,) = p104(
+        [rank_lines(r, slow_at=60 if r > 1 else None, waits_at=None if r > 1 else 60) for r in range(4)],
+        hosts={r: f"node{r // 2}" for r in range(4)},
+    )
+    assert "; ranks 2, 3, all of host node1, are waited for, 10.00 ms more of their own work" in host.message
+
+
+def test_a_profile_names_nobody_where_all_ranks_became_slower_or_wait_longer():
+    (alike,) = p104([rank_lines(rank, slow_at=60) for rank in range(4)])
+    (waiting,) = p104([rank_lines(rank, waits_at=60) for rank in range(4)])
+    assert (alike.culprit_ranks, alike.cause) == (waiting.culprit_ranks, waiting.cause) == ((), Cause.UNKNOWN)
+    assert alike.evidence[0].startswith("the own work of all ranks grew alike")
+    assert waiting.evidence[0].startswith("the own work of none of the 4 ranks grew by most of that")
+
+
+def test_two_runs_name_the_rank_that_takes_longer_in_the_second():
+    before = {rank: 0.060 for rank in range(4)}
+    found = compared_finding(0.100, 0.110, (), own_s=(before, {**before, 1: 0.070}), beside=("host node1 -> node7",))
+    assert found is not None
+    assert (found.culprit_ranks, found.evidence[-1]) == ((1,), "beside it: host node1 -> node7")
+    assert found.message.endswith("; rank 1 is waited for, 10.00 ms more of its own work")
+    for other in ({rank: 0.070 for rank in range(4)}, before, {**before, 4: 0.070}):
+        nobody = compared_finding(0.100, 0.110, (), own_s=(before, other))
+        assert nobody is not None
+        assert (nobody.culprit_ranks, "waited for" in nobody.message) == ((), False)

@@ -479,3 +479,7 @@ def test_collections_in_a_call_are_its_own_cost_and_told_besides_where_they_are_
             stacks.append(replace(each, flag=flag, steps=steps))
     found = stalls(replace(rank, stacks=tuple(stacks)))
     assert {each.cause: each.cost_ms_per_step / cost_ms for each in found} == pytest.approx(wanted, rel=0.01)
+    said = {each.cause: [line for line in each.evidence if "collect" in line] for each in found}
+    assert said.pop(Cause.TOLIST) == [f"{share * cost_ms:.2f} ms a step of it collect the garbage of what it makes"]
+    also = ["in the gain of tolist at this line too, which makes what is collected"]
+    assert said == ({Cause.GC: also} if Cause.GC in wanted else {})

@@ -1,7 +1,7 @@
 """What a new attempt says had changed since the last good one: values by their names where they can still be read."""
 
 from emberward.report import RunFolder, append_line, read_lines
-from emberward.supervise._diary import changes, open_attempt
+from emberward.supervise._diary import changes, differences, open_attempt
 from emberward.supervise._late_lines import LateLines
 
 
@@ -20,6 +20,14 @@ def test_values_of_the_run_beside_are_named(tmp_path):
     assert begin(tmp_path / "a", "steps: 60\noptim:\n  lr: 0.1\n", config="1" * 64, outcome="done") == []
     assert begin(tmp_path / "b", "steps: 2000\noptim:\n  lr: 0.1\n", config="2" * 64) == ["steps 60 -> 2000"]
     assert begin(tmp_path / "c", "steps: 60\noptim:\n  lr: 0.1\n", config="1" * 64) == []
+
+
+def test_two_runs_say_what_differs_between_their_last_starts(tmp_path):
+    for name, text, config in (("a", "steps: 60\n", "1" * 64), ("b", "steps: 90\n", "2" * 64)):
+        begin(tmp_path / name, text, config=config, outcome="done")
+    first, second, none = (RunFolder(path=tmp_path / name) for name in "abc")
+    assert differences(first, second) == ["steps 60 -> 90"]
+    assert differences(first, first) == differences(first, none) == []
 
 
 def test_within_a_run_whose_old_values_are_gone_the_digests_are_short(tmp_path):

@@ -276,6 +276,16 @@ def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatc
     assert speaker(posts(set(), silent="abc")) is None
 
 
+def test_slower_steps_for_which_no_rank_of_a_host_is_waited_for_are_told_by_one_host():
+    found = agents("abc", FakeMailbox())
+    slower = Finding(code="P104", severity=Severity.WARNING, kind=Kind.SLOWDOWN, cause=Cause.UNKNOWN,
+                     certainty=Certainty.OBSERVED, message="steps take longer")  # fmt: skip
+    named = dataclasses.replace(slower, culprit_ranks=(2,))
+    for _ in range(2):
+        said = round_of(found, {host: WatchReport(findings=(named if host == "c" else slower,)) for host in "abc"})
+    assert [report.findings for report in said.values()] == [(slower,), (), (named,)]
+
+
 def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(monkeypatch):
     (agent,) = agents("a", FakeMailbox()).values()
     seen = []

@@ -15,6 +15,7 @@ from emberward.sources.live._process import (
     read_process_facts,
 )
 from emberward.sources.live._skew import skew_findings
+from emberward.sources.live._slower import marks_beside
 from emberward.sources.live._stragglers import OwnRows
 from emberward.sources.live._take import newest_rings, snapshot_of_job, snapshot_of_rings
 from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
@@ -33,6 +34,7 @@ __all__ = [
     "find_job",
     "judge_snapshots",
     "judge_with_progress",
+    "marks_beside",
     "newest_rings",
     "owner_of_line",
     "parents",

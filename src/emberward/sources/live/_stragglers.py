@@ -1,4 +1,4 @@
-"""Who is waited for while a job runs: fed with rings every few seconds, says it when it lasts. See `health`.
+"""Who is waited for while a job runs, and since when steps are slower: fed with rings, says what lasts. See `health`.
 
 [Note: a straggler is said]
 The rule must find the same rank late at two checks, between which its lines are sampled beside a peer's; then it is a
@@ -15,9 +15,10 @@ from typing import Any
 
 from emberward.diagnose import LineOf, hang_finding, ranks_text, short_path, verb, waits
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
-from emberward.health import LateRank, Slowdown, SlowdownWatch, late_ranks
+from emberward.health import LateRank, late_ranks
 from emberward.sources.live._lines import LineSampler, LineShares, StartSampler, odd_line, start_sampler
 from emberward.sources.live._own_time import OwnTimes, marked_s, own_times
+from emberward.sources.live._slower import SlowerSteps, known_of
 from emberward.sources.ring import MarkKind, RingView
 
 MAX_KEPT_STEPS = 512
@@ -78,9 +79,8 @@ class StragglerWatch:
         self._is_by_step = False
         self._pids: dict[int, int] = {}
         self._compiled: set[int] = set()
-        self._levels = SlowdownWatch()
+        self._slower = SlowerSteps()
         self._last_level = -1
-        self._slowdown: Slowdown | None = None
         self._suspect: _Suspect | None = None
         self._said: dict[Key, tuple[Finding, float]] = {}
         self._last_given = -1
@@ -98,6 +98,9 @@ class StragglerWatch:
     def conclude(self, views: Mapping[int, RingView]) -> tuple[Finding, ...]:
         """What is new when the job has ended well: a rank that was late in a job too short for two checks, too."""
         self.take(views)
+        return (*self._conclude_late(views), *self._slower.news(views, self._spans())[0])
+
+    def _conclude_late(self, views: Mapping[int, RingView]) -> tuple[Finding, ...]:
         late = self._late()
         key, suspect = _key(late), self._suspect
         if key is None or key in self._said:
@@ -111,6 +114,16 @@ class StragglerWatch:
     def poll(self, views: Mapping[int, RingView], *, now_s: float) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
         """What is new, and what holds no more. `views`: rings with the calls made since the last poll, at least."""
         self.take(views)
+        slower, over = self._slower.news(views, self._spans())
+        late, gone = self._poll_late(views, now_s)
+        return (*slower, *late), (*over, *gone)
+
+    def _spans(self) -> dict[int, dict[int, tuple[int, int]]]:
+        return {rank: kept.spans for rank, kept in self._ranks.items()}
+
+    def _poll_late(
+        self, views: Mapping[int, RingView], now_s: float
+    ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
         late = self._late()
         key = _key(late)
         gone = self._forget(key, now_s)
@@ -199,7 +212,7 @@ class StragglerWatch:
             self._ranks.clear()
             self._lengths_s.clear()
             self._compiled.clear()
-            self._levels, self._last_level, self._last_given = SlowdownWatch(), -1, -1
+            self._slower, self._last_level, self._last_given = SlowerSteps(), -1, -1
         self._is_by_step |= is_by_step
         self._pids[rank] = pid
 
@@ -224,11 +237,11 @@ class StragglerWatch:
         if not self._ranks:
             return
         last = min(max(kept.own_s, default=-1) for kept in self._ranks.values())
+        peers = self._peers()
         for step in sorted(step for step in self._lengths_s if self._last_level < step <= last):
             self._last_level = step
             if step >= NUM_START_STEPS and step not in self._compiled:
-                self._levels.see(step=step, step_s=self._lengths_s[step])
-        self._slowdown = self._levels.now
+                self._slower.see(step=step, step_s=self._lengths_s[step], own_s=known_of(peers, step))
 
     # -- who is late -------------------------------------------------------------------------------------------------
 
@@ -285,7 +298,7 @@ class StragglerWatch:
         hosts = [view.host for rank in ranks if (view := views.get(rank)) is not None and view.host is not None]
         finding = _late_finding(late, waiting=waiting, hosts=hosts, site=site, stage=kind)
         evidence = list(finding.evidence)
-        change = self._slowdown
+        change = self._slower.now
         if change is not None:
             evidence.append(
                 f"steps take {100 * change.share:.0f}% longer since step {change.first_step}: "
