@@ -209,7 +209,7 @@ class _Read:
         for sample in _clean(formed.samples)[0]:
             self.samples.setdefault(sample["pg_id"], sample)
             self.threads |= {str(sample["thread_id"])} if "thread_id" in sample else set()
-        self.newest = shared.newest
+        self.oldest, self.newest = self.oldest or shared.oldest, shared.newest
         for pg_id, shared_runs in shared.runs.items():
             theirs = group_name(shared.samples[pg_id])
             name = group_name(self.samples[pg_id]) if pg_id in self.samples else theirs

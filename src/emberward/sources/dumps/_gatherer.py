@@ -32,7 +32,9 @@ from emberward.sources.dumps._files import (
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader, is_flight_dump
 from emberward.sources.dumps._foreign import foreign_finding, foreign_form, text_of_bytes
 from emberward.sources.dumps._forms import FormReader
+from emberward.sources.dumps._json_forms import json_form
 from emberward.sources.dumps._logs import looks_like_log, read_log
+from emberward.sources.dumps._pickle_forms import pickle_form
 from emberward.sources.dumps._prefix import Stream, streams
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
 from emberward.sources.dumps._ring_facts import BUNDLED, RankRing, read_bundled, read_rank_ring
@@ -46,6 +48,7 @@ from emberward.sources.dumps._stack_text import (
     read_py_spy_text,
     without_refusals,
 )
+from emberward.sources.dumps._unpickle import load_plain
 
 MAX_PROBLEMS = 64
 """Most findings about single files; a note tells how many more there were."""
@@ -73,7 +76,8 @@ class Gatherer:
     def __init__(self, label: str) -> None:
         self.evidence = Evidence(label=label)
         self._reader = FlightReader()
-        self._forms = FormReader()
+        self._pickles = FormReader(load_plain, pickle_form)
+        self._texts = FormReader(json.loads, json_form)
         self._rings = RingReader()
         self._root = Path(label)
         self._num_unnamed = 0
@@ -162,7 +166,7 @@ class Gatherer:
             self._ring(path, read_rank_ring(path), mtime_ns)
             return True
         if data[:1] == b"\x80":
-            self._plain(path, self._forms.load(data), mtime_ns)
+            self._plain(path, self._pickles.load(data), mtime_ns)
             return True
         if path.name == "findings.jsonl":
             self._findings(path, data)
@@ -176,10 +180,9 @@ class Gatherer:
                 return self._plain(path, value, mtime_ns)
         return self._text(path, text_of_bytes(data), content.numbers)
 
-    @staticmethod
-    def _json(data: bytes) -> Any:
+    def _json(self, data: bytes) -> Any:
         try:
-            return json.loads(data)
+            return self._texts.load(data)
         except (ValueError, RecursionError) as error:
             if b'"entries"' in data or b'"frames"' in data or b'"communicators"' in data:
                 raise ValueError(f"cut or damaged JSON: {error}") from error
