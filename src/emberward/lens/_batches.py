@@ -8,28 +8,39 @@ it. Operations of torch's, and calls that are not known to be Python's own, are 
 """
 
 import ast
+import re
 from collections.abc import Sequence
+from itertools import takewhile
 
-from emberward.lens._lists import OF_PYTHON
 from emberward.lens._samples import USER, Instruction
 from emberward.lens._source import Source, Sources, call_name, made_of, names_in
 
 _LIBRARIES = frozenset({"Image", "ImageFilter", "ImageOps", "csv", "cv2", "json", "np", "numpy", "random", "re", "rng"})
 _OF_TEXTS = frozenset(
     {
-        "casefold",
-        "encode",
-        "encode_batch",
-        "findall",
-        "ljust",
-        "lower",
-        "replace",
-        "split",
-        "startswith",
-        "strip",
-        "sub",
-        "tokenize",
+        "casefold", "encode", "encode_batch", "findall", "join", "ljust", "lower", "replace", "split", "startswith",
+        "strip", "sub", "tokenize",
     }
+)  # fmt: skip
+_METHODS = frozenset({"append", "extend", "get", "items", "keys", "setdefault", "update"})
+_FUNCTIONS = frozenset(
+    {"Counter", "dict", "enumerate", "isinstance", "len", "list", "range", "set", "sorted", "str", "tuple", "zip"}
+)
+"""Methods that no tensor has, and functions that do nothing with the numbers of one."""
+_WITHOUT_TENSORS = re.compile(
+    r"-packages/(PIL|albumentations|cv2|imageio|nltk|numpy|pandas|pyarrow|regex|sentencepiece|skimage|spacy|tiktoken|tokenizers)/"
+    r"|transformers/.*tokenization"
+)
+_MAKES = (
+    ast.ListComp
+    | ast.SetComp
+    | ast.DictComp
+    | ast.GeneratorExp
+    | ast.JoinedStr
+    | ast.Dict
+    | ast.List
+    | ast.Tuple
+    | ast.Set
 )
 
 
@@ -45,14 +56,17 @@ def batch_at(frames: Sequence[Instruction], sources: Sources) -> Instruction | N
 
 def _is_of_python(frames: Sequence[Instruction], sources: Sources) -> bool:
     """Whether the thread is in Python's own work there, or in a library's that has no tensors."""
+    inside = list(takewhile(lambda place: place.owner != USER, frames))
+    if any("-packages/" in place.file and not _WITHOUT_TENSORS.search(place.file) for place in inside):
+        return False
     if any("/torch/" in place.file for place in frames):
         return False
-    leaf = frames[0]
-    if leaf.owner != USER:
+    if inside:
         return True
+    leaf = frames[0]
     node = sources.of(leaf.file).node_at(leaf)
     if not isinstance(node, ast.Call):
-        return isinstance(node, ast.expr) and not isinstance(node, ast.Subscript | ast.BinOp | ast.Compare)
+        return isinstance(node, _MAKES)
     return _is_known(node)
 
 
@@ -60,7 +74,8 @@ def _is_known(call: ast.Call) -> bool:
     """Whether what is called has to do with no tensor."""
     base = call.func.value if isinstance(call.func, ast.Attribute) else None
     library = base.id if isinstance(base, ast.Name) else ""
-    return call_name(call) in OF_PYTHON | _OF_TEXTS or library in _LIBRARIES
+    known = _METHODS | _OF_TEXTS if base is not None else _FUNCTIONS
+    return call_name(call) in known or library in _LIBRARIES
 
 
 def _is_of_object(call: ast.Call, source: Source) -> bool:

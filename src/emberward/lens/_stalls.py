@@ -24,6 +24,7 @@ from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, RankSamples
 from emberward.lens._slowdown import loop_line
 from emberward.lens._source import Sources
+from emberward.lens._together import put_together
 
 MIN_STEPS = 2
 """What was seen in one step alone has no rate: a log line or a save every hundredth step is how it should be."""
@@ -188,7 +189,8 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     """
     measured = [rank for rank in ranks if rank.num_steps]
     by_key: dict[tuple[Cause, str], list[RankStall]] = defaultdict(list)
-    by_rank = {rank.rank: (*stalls_of_rank(rank, sources), *retries_of_rank(rank)) for rank in measured}
+    apart = {rank.rank: (*stalls_of_rank(rank, sources), *retries_of_rank(rank)) for rank in measured}
+    by_rank = put_together(apart, measured, sources)
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in measured}
     served = {rank.rank: max(rank.measured_s - rank.queue_s, 0.0) / rank.num_steps for rank in measured}
     """A step without what its thread lacked a processor for, as its work on one is."""

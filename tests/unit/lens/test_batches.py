@@ -22,6 +22,8 @@ for step in range(99):
     codes = model.codes(x)
     words = [str(code) for code in codes]
     total = total + weigh(words)
+    cast = texts[0].float()
+    total = total + cast.sum()
 def encode(text):
     return [words.get(each, 0) for each in text.split()]
 def match(loss):
@@ -35,19 +37,21 @@ def at(line, column, last_column, function="<module>"):
     return Instruction("train.py", function, 1, "user", line, line, column, last_column, "CALL")
 
 
-SPLITS, ENCODES = at(16, 43, 55, "encode"), at(3, 12, 24)
-LOWERS, MATCHES = at(18, 12, 24, "match"), at(6, 37, 48)
+SPLITS, ENCODES = at(18, 43, 55, "encode"), at(3, 12, 24)
+LOWERS, MATCHES = at(20, 12, 24, "match"), at(6, 37, 48)
 
 
 @pytest.mark.parametrize(
     ("stack", "line"),
     [
         ((SPLITS, ENCODES), 3),
-        ((PIL, at(16, 43, 55, "encode"), ENCODES), 3),
+        ((PIL, at(18, 43, 55, "encode"), ENCODES), 3),
+        ((replace(PIL, file="/x/site-packages/timm/data/mixup.py"), ENCODES), None),  # It computes with tensors.
         ((KERNEL, ENCODES), None),  # An operation of torch's.
         ((LOWERS, MATCHES), None),  # Made of what the model has computed.
         ((at(9, 12, 21),), None),  # The loss is not computed from it.
         ((at(13, 13, 22),), None),  # Nor that of which a method of the model's has a part.
+        ((at(15, 11, 27),), None),  # A tensor has such a method.
         ((at(10, 13, 24),), None),  # Nobody knows what table is.
     ],
 )
