@@ -4,7 +4,8 @@
 
 Calls: one rank of gloo, the same call without and with the recorder in the order A B B A, blocks of 100, by the clock
 and by the main thread's processor time, the least of each and the median of the paired differences; and the recorder's
-own part alone, around calls that do nothing, in turn with the bare ones, least and median. Steps: four
+own part alone, around calls that do nothing, in turn with the bare ones, least and median; in both torch's options
+are given their reduction first, as torch does, because the recorder takes part in that. Steps: four
 ranks of DDP, and two ranks of the tiny preset, each in one set of processes that takes turns, a few steps with and a
 few without, so that the machine's noise falls on both. "Without" keeps wrappers that pass everything through; what
 those cost is told apart, and so is the thread beside, which costs by the second and not by the step. Ratios are with
@@ -66,16 +67,17 @@ def attached(folder: str, *, rank: int = 0, world_size: int = 1) -> LiveRecorder
 
 def measure_calls(folder: str, pairs: int) -> dict[str, Any]:
     """One rank: what a call costs more."""
-    raw = vars(ProcessGroup)["allreduce"], vars(Work)["wait"]
+    options_type, total = dist.AllreduceOptions, dist.ReduceOp.SUM
+    raw = vars(ProcessGroup)["allreduce"], vars(Work)["wait"], vars(options_type)["reduceOp"]
     live = attached(folder)
-    wrapped = vars(ProcessGroup)["allreduce"], vars(Work)["wait"]
+    wrapped = vars(ProcessGroup)["allreduce"], vars(Work)["wait"], vars(options_type)["reduceOp"]
     tensor = torch.ones(4)
 
     def call() -> None:
         dist.all_reduce(tensor)
 
-    def block(methods: tuple[Any, Any]) -> tuple[float, float]:
-        ProcessGroup.allreduce, Work.wait = methods  # type: ignore[assignment, method-assign]
+    def block(methods: tuple[Any, Any, Any]) -> tuple[float, float]:
+        ProcessGroup.allreduce, Work.wait, options_type.reduceOp = methods  # type: ignore[assignment, method-assign]
         spent = time.thread_time()
         took = timeit.timeit(call, number=BLOCK)
         return took / BLOCK * 1e6, (time.thread_time() - spent) / BLOCK * 1e6
@@ -95,29 +97,33 @@ def measure_calls(folder: str, pairs: int) -> dict[str, Any]:
     nothing = lambda handle, *args: work  # noqa: E731 (the same kind of function as the one that is wrapped)
     options = dist.AllreduceOptions()
     options.asyncOp = False
-    group, given = dist.group.WORLD, [tensor]
+    group, given, set_plainly = dist.group.WORLD, [tensor], raw[2].fset
 
     def issued() -> None:
+        options.reduceOp = total
         issue(group, given, options)
 
     def completed() -> None:
+        options.reduceOp = total
         issue(group, given, options)
         wait(work)
 
     def bare() -> None:
+        set_plainly(options, total)
         nothing(group, given, options)
 
     parts = [
         [timeit.timeit(each, number=BLOCK) / BLOCK * 1e6 for each in (bare, issued, completed)] for _ in range(3000)
     ]
     empty, event, whole = (min(row[index] for row in parts) for index in range(3))
+    empty_wait = min(timeit.repeat(lambda: nothing(work), number=BLOCK, repeat=300)) / BLOCK * 1e6
     heart_s = heart_price(live, call)
     dist.destroy_process_group()
     figures = {
         "event_us": event - empty,
         "event_us_median_of_blocks": statistics.median(row[1] - row[0] for row in parts),
-        "event_with_completion_us": whole - 2 * empty,
-        "event_with_completion_us_median_of_blocks": statistics.median(row[2] - 2 * row[0] for row in parts),
+        "event_with_completion_us": whole - empty - empty_wait,
+        "event_with_completion_us_median_of_blocks": statistics.median(row[2] - row[0] for row in parts) - empty_wait,
         "num_blocks": len(parts),
         "all_reduce_without_us": min(row[0] for row in rows),
         "all_reduce_with_us": min(row[2] for row in rows),

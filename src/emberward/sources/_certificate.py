@@ -78,10 +78,6 @@ def call_key(body: Body) -> CallKey | None:
             return None
 
 
-def _key_of(row: Sequence[Any]) -> CallKey:
-    return tuple(tuple(item) if isinstance(item, list) else item for item in row)
-
-
 def key_text(key: CallKey) -> str:
     """The call for people, e.g. ``all_reduce world float32 128 sum`` or ``send pp_down float32 4x16x32 to place 1``."""
     op, group, dtype, numel, shape, partner, reduce_op, out_numel, tag = key

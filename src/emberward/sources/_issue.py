@@ -7,6 +7,11 @@ it needs is bound when it is made: a call of a Python function costs 0.1 us, and
 kernel take the processor's caches, so that all of it costs two to three times as much as in a loop by itself. What is
 written is what `RingWriter.call` and `done` write; any other call goes the long way of `_wrap`. Group 0, which stands
 for groups that the ring does not count, has its words in a gap of the file.
+
+[Note: sums]
+To read the reduction from torch's options takes 0.5 us: each time pybind11 makes an object and registers it. torch sets
+it just before the call, so the property notes the options that a sum was set in. Only while the call gets these very
+options are they known to be a sum; all others are read.
 """
 
 import functools
@@ -28,10 +33,11 @@ from emberward.sources.ring._format import (
     CHECKED_SLOT,
     DONE,
     GROUP_WORDS,
-    SLOT,
+    SHORT_SLOT,
     SLOT_BYTES,
     SLOT_DONE_AT,
     CallFlag,
+    short_kind,
 )
 from emberward.sources.ring._writer import COMPLETED, ISSUED
 
@@ -47,6 +53,30 @@ assert (GROUP_WORDS, SLOT_BYTES) == (8, 112), "written out below"
 
 Sized = Callable[[Any], tuple[Tensor | None, int]]
 Learn = Callable[[LiveRecorder, Any], KnownGroup]
+
+
+class _Summed:
+    """The options in which a sum was set last, until a call gets them. See [Note: sums]."""
+
+    __slots__ = ("options",)
+
+    def __init__(self) -> None:
+        self.options: object = None
+
+
+SUMMED = _Summed()
+
+
+def note_sums(kind: type[Any]) -> None:
+    """Has ``reduceOp`` of torch's options note each sum in `SUMMED`. See [Note: sums]."""
+    found = vars(kind)["reduceOp"]
+    set_reduction, summed, sum_op = found.fset, SUMMED, dist.ReduceOp.SUM
+
+    def note(options: Any, op: Any) -> None:
+        set_reduction(options, op)
+        summed.options = options if op is sum_op else None
+
+    setattr(kind, "reduceOp", property(found.fget, note, doc=found.__doc__))  # noqa: B010 (mypy: no such attribute)
 
 
 def short_method(
@@ -66,12 +96,11 @@ def short_method(
     `sized`, `learn`, `dtypes` and `reduce_code` are `_wrap`'s.
     """
     kind, has_reduce, has_root = SHORT[method], "reduce" in method, method != "allreduce"
-    sum_op = dist.ReduceOp.SUM
+    kinds, no_kind, summed = {dtype: short_kind(op, code) for dtype, code in dtypes.items()}, short_kind(op, 0), SUMMED
     current, by_handle, sync, sites, lines = CURRENT, live.by_handle, live.sync, live.sites, live.sites.lines
     writer = live.writer
-    area, words, issued, threads, numbers = writer.area, writer.words, writer.issued, writer.threads, writer.numbers
-    slots_at, num_slots, issued_at = writer.slots_at, writer.num_slots, ISSUED
-    pack, put, check_of = SLOT.pack, CHECKED_SLOT.pack_into, zlib.adler32
+    area, words, issued, threads, places = writer.area, writer.words, writer.issued, writer.threads, writer.places
+    issued_at, pack, put, check_of = ISSUED, SHORT_SLOT.pack, CHECKED_SLOT.pack_into, zlib.adler32
     now_ns, ident_of, frame_at = time.monotonic_ns, get_ident, sys._getframe
 
     @functools.wraps(original)
@@ -84,14 +113,14 @@ def short_method(
             group = by_handle.get(id(handle)) or learn(live, handle)
             is_sync = options.asyncOp is False
             if type(given) is list and len(given) == 1 and isinstance(tensor := given[0], Tensor):
-                numel, dtype = tensor.numel(), dtypes.get(tensor.dtype, 0)
+                numel, dtype = tensor.numel(), kinds.get(tensor.dtype, no_kind)
             else:
                 tensor, numel = sized(given)
-                dtype = 0 if tensor is None else dtypes.get(tensor.dtype, 0)
+                dtype = no_kind if tensor is None else kinds.get(tensor.dtype, no_kind)
             reduce_op, root = 0, -1
             if has_reduce:
-                found = options.reduceOp
-                reduce_op = 1 if found == sum_op else reduce_code(found)
+                reduce_op = 1 if options is summed.options else reduce_code(options)
+                summed.options = None
             if has_root:
                 root = group.group.ranks[options.rootRank]
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
@@ -125,8 +154,8 @@ def short_method(
                 site = sites.enclosing
             if inner:
                 site = sites.by_way_of(site, inner)
-            number = writer.last_number = next(numbers)
-            place = group.number
+            number, at = next(places)
+            writer.last_number, place = number, group.number
             ends = group.ends_at_wait or (group.ends_on_cpu and tensor is not None and tensor.is_cpu)
             sequence = issued[place] = issued[place] + 1
             words[issued_at + place * 8] = sequence
@@ -134,10 +163,10 @@ def short_method(
             if thread is None:
                 thread = writer.thread(ident_of())
             slot = pack(
-                number, now_ns(), numel, -1, sequence, root, -1, -1, writer.now_step, site, 0, writer.now_phase, place,
-                thread, -1, op, dtype, reduce_op, BLOCKING if is_sync and ends else 0,
+                number, now_ns(), numel, -1, sequence, root, -1, writer.now_step, site, writer.now_phase, place, thread,
+                dtype, reduce_op, BLOCKING if is_sync and ends else 0,
             )  # fmt: skip
-            put(area, slots_at + (number - 1) % num_slots * 112, slot, check_of(slot))
+            put(area, at, slot, check_of(slot))
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
             live.problem(f"{method} not recorded", error)
             return original(handle, given, options)

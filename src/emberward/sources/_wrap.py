@@ -25,7 +25,7 @@ from emberward.events import CollectiveOp, GroupCreate
 from emberward.sources._calls import METHODS
 from emberward.sources._device_clock import clock_of
 from emberward.sources._ends import DeviceEnds, is_device_backend, wrap_host_waits
-from emberward.sources._issue import SHORT, short_method, short_wait
+from emberward.sources._issue import SHORT, note_sums, short_method, short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
 from emberward.sources._marks import note_exit
 from emberward.sources._store import wrap_stores
@@ -90,6 +90,9 @@ def wrap_everything(live: LiveRecorder) -> None:
         if hasattr(ProcessGroup, method):
             original = getattr(ProcessGroup, method)
             setattr(ProcessGroup, method, recorded_method(live, method, original))
+    for kind in SHORT.values():
+        if "reduceOp" in vars(kind):
+            note_sums(kind)
     for kind in vars(_distributed_c10d).values():
         if isinstance(kind, type) and issubclass(kind, Work):
             for name in ("wait", "synchronize"):

@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, Proce
 from emberward.events import Collective, Group, Phase, Stage, State, Wait
 from emberward.sources import Guard, RoleProgram, Segment
 from emberward.sources._heartbeat import MAX_QUIET_S, Silence, is_compiler_loaded
-from emberward.sources._issue import short_wait
+from emberward.sources._issue import SUMMED, note_sums, short_wait
 from emberward.sources._live import CURRENT, Asks, KnownGroup, LiveRecorder
 from emberward.sources._marks import _kept_by
 from emberward.sources._site import SiteFinder
@@ -271,6 +271,29 @@ def test_the_short_way_writes_what_the_long_way_writes(live, handle, method, giv
     assert (one.body, one.lane, one.state) == (other.body, other.lane, State.COMPLETED)
     assert one.site == other.site
     assert read_ring(live.writer.path).groups[WORLD].completed == 2
+
+
+@pytest.mark.parametrize("kind", [AllreduceOptions, ReduceOptions])
+def test_the_reduction_is_that_which_the_options_have_when_they_are_given(live, handle, monkeypatch, kind):
+    monkeypatch.setattr(kind, "reduceOp", vars(kind)["reduceOp"])
+    note_sums(kind)
+    call, _ = short(live, "allreduce" if kind is AllreduceOptions else "reduce", Work())
+    first, second, untouched = made(kind, reduceOp=ReduceOp.SUM), made(kind, reduceOp=ReduceOp.SUM), kind()
+    first.reduceOp = ReduceOp.MAX
+    given = [first, second, second, untouched]
+    for each in given:
+        call(handle, [torch.zeros(1)], each)
+    second.reduceOp = ReduceOp.SUM
+    with pytest.raises(TypeError):
+        second.reduceOp = "max"
+    call(handle, [torch.zeros(1)], second)
+    first.reduceOp = ReduceOp.SUM
+    second.reduceOp = ReduceOp.MIN
+    for each in (first, second):
+        call(handle, [torch.zeros(1)], each)
+    told = [event.body.reduce_op for event in events(live)]
+    assert told == ["max", "sum", "sum", "sum", "sum", "sum", "min"]
+    assert SUMMED.options is None, "no options are kept behind the call"
 
 
 def test_other_forms_of_a_short_call_go_the_long_way(live, handle):

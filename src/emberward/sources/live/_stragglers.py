@@ -237,8 +237,9 @@ class StragglerWatch:
         if not self._ranks:
             return
         last = min(max(kept.own_s, default=-1) for kept in self._ranks.values())
-        peers = self._peers()
-        for step in sorted(step for step in self._lengths_s if self._last_level < step <= last):
+        steps = sorted(step for step in self._lengths_s if self._last_level < step <= last)
+        peers = self._peers() if steps else {}
+        for step in steps:
             self._last_level = step
             if step >= NUM_START_STEPS and step not in self._compiled:
                 self._slower.see(step=step, step_s=self._lengths_s[step], own_s=known_of(peers, step))

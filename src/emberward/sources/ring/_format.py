@@ -55,6 +55,10 @@ happens inside a long one cannot push it out."""
 SLOT = struct.Struct("<QQqqQiiiiIIIHHhBBBBxx")
 """number, issued ns, numel, out numel, sequence (of a wait: its call), peer, tag, batch, step, site, shape, phase,
 group, thread, micro-batch, op, dtype, reduce op, flags. Absent numbers are -1, absent table records 0."""
+SHORT_SLOT = struct.Struct("<QQqqQiqiQIHHIBBxx")
+"""`SLOT` of a call without tag, batch, shape and micro-batch, in fewer fields: number, issued ns, numel, out numel,
+sequence, peer, -1, step, site, phase, group, thread, `short_kind` of op and dtype, reduce op, flags."""
+assert SHORT_SLOT.size == SLOT.size
 CHECKED_SLOT = struct.Struct("<80sI")
 """A packed slot and the check over it."""
 DONE = struct.Struct("<QQQ")
@@ -261,6 +265,11 @@ def numbers_of_slots(data: bytes | bytearray, sizes: Geometry) -> list[int]:
     """The numbers of the calls in all slots, by slot; 0 where there is none. `data` is a whole ring's."""
     words = memoryview(data)[sizes.slots_at : sizes.table_at].cast("Q")
     return words[:: SLOT_BYTES // 8].tolist()
+
+
+def short_kind(op: int, dtype: int) -> int:
+    """Micro-batch (none), op and dtype as `SHORT_SLOT` has them."""
+    return 0xFFFF | op << 16 | dtype << 24
 
 
 def check_of(*values: int) -> int:

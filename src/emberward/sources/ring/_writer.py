@@ -87,7 +87,9 @@ class RingWriter:
         self._table = Table(self.area, start=sizes.table_at, size=sizes.table_bytes)
         self.num_slots = sizes.num_slots
         self.slots_at = sizes.slots_at
-        self.numbers = itertools.count(1)
+        starts = range(sizes.slots_at, sizes.slots_at + sizes.num_slots * SLOT_BYTES, SLOT_BYTES)
+        self.places = zip(itertools.count(1), itertools.cycle(starts), strict=False)
+        """The number of each next call, and where its slot begins."""
         self._mark_numbers = itertools.count(1)
         self._num_flights = 0
         main = threading.main_thread()
@@ -215,7 +217,8 @@ class RingWriter:
         this writer gave. `peer` is a global rank: the peer of a transfer, the root of a collective. `target` is the
         call that a wait waits for.
         """
-        number = self.last_number = next(self.numbers)
+        number, at = next(self.places)
+        self.last_number = number
         if op >= OP_COLLECTIVE or op == OP_BARRIER:
             sequence = self.issued[group] = self.issued[group] + 1
             if group:
@@ -252,7 +255,7 @@ class RingWriter:
             reduce_op,
             flags,
         )
-        _put_slot(self.area, self.slots_at + (number - 1) % self.num_slots * SLOT_BYTES, slot, _check(slot))
+        _put_slot(self.area, at, slot, _check(slot))
         return number
 
     def done(
