@@ -1,0 +1,14 @@
+"""What happened in the run, for the notebook that draws the curves."""
+import json
+
+
+class History:
+    def __init__(self, path):
+        self.path = path
+        self.records = []
+
+    def add(self, step, pictures, guesses, losses, lr):
+        record = {"step": step, "lr": lr, "pictures": pictures.tolist(), "guesses": guesses.tolist(), "losses": losses.tolist()}
+        self.records.append(record)
+        with open(self.path, "w") as f:
+            json.dump(self.records, f, indent=1)  #: LINE
