@@ -14,7 +14,7 @@ from emberward.supervise._mailbox import Heard, Mailbox, Posts, open_mailbox
 from emberward.supervise._nodes import SILENT_S, Node, NodePost, is_connected, judge_nodes, peers_of, speaker
 from emberward.supervise._post_office import PLACE
 from emberward.supervise._probe import Links, PeerAddress, ProbedLinks
-from emberward.supervise._slow_hosts import HostsAlike
+from emberward.supervise._slow_hosts import HostsAlike, maybe_slow
 from emberward.supervise._slow_links import LinkWatch, links_beside
 
 SNAPSHOT_EVERY_S = 3.0
@@ -171,7 +171,8 @@ class NodeAgent:
         """What is slow or differs beside the others: no job is ended for it, so that of many hosts one asks."""
         now_s = self._clock()
         hosts = self._alike.poll(posts, now_s=now_s)
-        return (*links_beside(hosts, self._slow_links.poll(read, now_s=now_s)), *hosts)
+        links = self._slow_links.poll(read, now_s=now_s)
+        return (*(links_beside(hosts, links, maybe=maybe_slow(posts)) if links else ()), *hosts)
 
     @property
     def told_elsewhere(self) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from emberward.health import LateRank, late_ranks
 from emberward.sources.live import skew_findings
 
 HOLD_S = 5.0
+NEWEST, NEWEST_SHARE = 3, 0.2
+"""Steps of which each is longer, by that share of it, for one host's own part: it may be waited for, soon or not."""
 MAX_HOSTS = 512
 Posts = Mapping[str, Mapping[str, Any]]
 
@@ -59,15 +61,41 @@ def slow_hosts(posts: Posts) -> tuple[Finding, ...]:
 
     Each post has ``steps``: a list of ``{"program", "ranks", "numbers", "own_ms", "length_ms"}``, one for each program.
     """
+    return tuple(finding for parts in _programs(posts).values() for finding in _of_program(parts))
+
+
+def _programs(posts: Posts) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Of each program the part of each host."""
     programs: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for host, post in sorted(posts.items())[:MAX_HOSTS]:
         for part in post.get("steps") or ():
             if isinstance(part, dict) and isinstance(part.get("program"), str):
                 programs[part["program"]][host] = part
-    return tuple(finding for parts in programs.values() for finding in _of_program(parts))
+    return programs
 
 
-def _of_program(parts: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+def maybe_slow(posts: Posts) -> frozenset[str]:
+    """Hosts whose own parts make the newest steps long, too few of them for H144. `posts` as in `slow_hosts`."""
+    found: set[str] = set()
+    for parts in _programs(posts).values():
+        hosts, own, lengths = _own_times(parts)
+        if len(own) < 2:
+            continue
+        newest = sorted(set.intersection(*(set(by_step) for by_step in own.values())))[-NEWEST:]
+        for index, host in enumerate(hosts):
+            others = [own[other] for other in own if other != index]
+            excess = [own[index][step] - max(other[step] for other in others) for step in newest]
+            if len(newest) == NEWEST and all(
+                more >= NEWEST_SHARE * lengths[step] for more, step in zip(excess, newest, strict=True)
+            ):
+                found.add(host)
+    return frozenset(found)
+
+
+def _own_times(
+    parts: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[str], dict[int, dict[int, float]], dict[int, float]]:
+    """Hosts, the own seconds of each by step, and the length of each step; nothing of posts that cannot be read."""
     hosts = sorted(parts)
     own: dict[int, dict[int, float]] = {}
     lengths: dict[int, list[float]] = defaultdict(list)
@@ -79,9 +107,13 @@ def _of_program(parts: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
             for number, _, length in rows:
                 lengths[int(number)].append(float(length) / 1000)
     except (KeyError, TypeError, ValueError):
-        return []
-    late = late_ranks(own, {step: statistics.median(values) for step, values in lengths.items()})
-    return [_finding(each, hosts, parts) for each in late]
+        return [], {}, {}
+    return hosts, own, {step: statistics.median(values) for step, values in lengths.items()}
+
+
+def _of_program(parts: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    hosts, own, lengths = _own_times(parts)
+    return [_finding(each, hosts, parts) for each in late_ranks(own, lengths)]
 
 
 def _finding(late: LateRank, hosts: Sequence[str], parts: Mapping[str, Mapping[str, Any]]) -> Finding:

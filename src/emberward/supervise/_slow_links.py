@@ -68,9 +68,14 @@ class LinkWatch:
         return tuple(each for each in found if now_s - self._since[each.hosts] >= HOLD_S)
 
 
-def links_beside(hosts: Sequence[Finding], links: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings on links that those on hosts do not explain: a host that is slow in its own work gets slowly too."""
-    slow = {host for finding in hosts if finding.cause is Cause.SLOW_RANK for host in finding.hosts}
+def links_beside(
+    hosts: Sequence[Finding], links: Sequence[Finding], *, maybe: frozenset[str] = frozenset()
+) -> tuple[Finding, ...]:
+    """The findings on links that those on hosts do not explain: a host that is slow in its own work gets slowly too.
+
+    `maybe`: hosts that seem to be slow so, of which too little is known yet.
+    """
+    slow = maybe.union(*(finding.hosts for finding in hosts if finding.cause is Cause.SLOW_RANK))
     return tuple(each for each in links if len(each.hosts) > 1 or slow.isdisjoint(each.hosts))
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from emberward.findings import Cause, Kind, Severity
-from emberward.supervise._slow_hosts import HOLD_S, HostsAlike, slow_hosts
+from emberward.supervise._slow_hosts import HOLD_S, HostsAlike, maybe_slow, slow_hosts
 
 
 def posts(own_ms, *, hosts="abc", num=40, program="p"):
@@ -80,3 +80,18 @@ def test_a_host_with_another_version_is_named_once_all_have_told():
 def test_hosts_with_the_same_versions_are_not_named():
     told = {host: {"host": host, "ranks": [rank], "facts": {"torch": "2.13.0"}} for rank, host in enumerate("abc")}
     assert HostsAlike().poll(told, now_s=1.0) == ()
+
+
+def test_a_host_whose_own_part_makes_the_newest_three_steps_long_may_be_slow():
+    """Its link is not accused meanwhile: H144 needs more steps."""
+    late = posts(lambda host, step: 150.0 + 45.0 * (host == "c" and step >= 37))
+    assert (slow_hosts(late), maybe_slow(late)) == ((), {"c"})
+    for quiet in (
+        posts(lambda host, step: 150.0 + 45.0 * (host == "c" and step >= 38)),
+        posts(lambda host, step: 150.0 + 35.0 * (host == "c")),
+        posts(lambda host, step: 150.0 + 45.0 * (host in "bc")),
+        posts(lambda host, step: 195.0, hosts="a"),
+        posts(lambda host, step: 150.0 + 45.0 * (host == "c"), num=2),
+        {"a": {"steps": [{"program": "p"}]}, "b": {"steps": "no"}},
+    ):
+        assert maybe_slow(quiet) == set()

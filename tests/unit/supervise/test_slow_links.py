@@ -120,7 +120,9 @@ def test_what_a_host_slow_in_its_own_work_gets_slowly_is_no_link_s_fault():
     slow = replace(links[0], code="H144", cause=Cause.SLOW_RANK)
     assert links_beside((slow,), links) == ()
     assert links_beside((replace(slow, hosts=("a",)),), links) == links
+    assert links_beside((), links, maybe=frozenset("c")) == ()
     pair = judge_links(posts({"bd": 0.04, "db": 0.04}, hosts="abcd"))
+    assert links_beside((), pair, maybe=frozenset("b")) == pair
     assert links_beside((replace(slow, hosts=("b",)),), pair) == pair
 
 
