@@ -240,7 +240,8 @@ def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
 def _gathered_twice(
     repeats: Mapping[int, Sequence[Call]], work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]
 ) -> Waste | None:
-    small = frozenset(_small_gathers(work, rank, ranks))  # Kept whole, they are gathered no second time.
+    # Kept whole, small ones are gathered no second time; parts of a block are, as one unit too.
+    small = frozenset(each for each in _small_gathers(work, rank, ranks) if each.num_bytes <= SMALL_BYTES)
     asked = [each for each in _gathers(work) if each.label and each not in small]
     counts = Counter(_unit(each) for each in asked)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
