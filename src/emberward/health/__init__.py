@@ -25,10 +25,11 @@ from emberward.health._interval import (
 )
 from emberward.health._lateness import LateRank, late_ranks
 from emberward.health._skew import Skew, skews
-from emberward.health._slowdown import GrownRanks, Growth, Slowdown, SlowdownWatch
+from emberward.health._slowdown import BESIDE_STEPS, GrownRanks, Growth, Slowdown, SlowdownWatch
 from emberward.health._spike import SpikeSeen, SpikeTurn, SpikeWatch, spike_finding
 
 __all__ = [
+    "BESIDE_STEPS",
     "Copies",
     "Detour",
     "Difference",

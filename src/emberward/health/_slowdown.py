@@ -36,6 +36,8 @@ NUM_RUNNING = 2
 MIN_ALIKE = 0.5
 MAX_CHANCE = 1e-6
 MAX_SEEN = 256
+BESIDE_STEPS = 2
+"""How far from the first step of a change something may be to be told beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from emberward.health import BESIDE_STEPS
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
 
-BESIDE_STEPS = 2
-"""How far from a step something may be to be told beside it."""
 MAX_CHANGED = 4
 TELLING = {
     "save_blocked_s": "training waited for a save for {:.2f} s",

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emberward.findings import Finding, ranks_text
-from emberward.health import RankSlowdownWatch, Slowdown
+from emberward.health import BESIDE_STEPS, RankSlowdownWatch, Slowdown
 from emberward.lens import slowdown_finding
 from emberward.sources.ring import MarkKind, RingView
 
 HOLD_S = 12.0
-BESIDE_STEPS = 2
-"""How far from the first step of a change something may be to be told beside it."""
 BESIDE = {
     MarkKind.SAVE: "a save",
     MarkKind.EVAL: "an evaluation",
