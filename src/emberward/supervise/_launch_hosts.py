@@ -131,7 +131,8 @@ class HostsAttempt(RecipeAttempt):
     def ended(self) -> int | None:
         """The first exit code of a host that is not 0, once every host's supervisor has ended; waits POLL_S.
 
-        Of hosts that were signalled what their ranks say counts instead.
+        Of hosts that were signalled what their ranks say counts instead; so it does once they have saved to leave a
+        slow host: whoever is slow is slow to end too, and may fall silent meanwhile.
         """
         for name, child in self._children.items():
             if name not in self._codes and (code := child.poll()) is not None:
@@ -139,10 +140,16 @@ class HostsAttempt(RecipeAttempt):
         if len(self._codes) < len(self._children):
             time.sleep(POLL_S)
             return None
-        has_failed = next(self.folder.failures.glob("rank*.json"), None) is not None
-        if self._is_signalled and not has_failed and -9 not in self._codes.values():
-            return 0
-        return next((code for code in self._codes.values() if code), 0)
+        return self.code_of(self._codes)
+
+    def code_of(self, codes: Mapping[str, int]) -> int:
+        """The same of all hosts' exit codes; reads what the ranks wrote. -9: a host that was given up."""
+        if next(self.folder.failures.glob("rank*.json"), None) is None:
+            given_up = {name for name, code in codes.items() if code == -9}
+            has_left = self._leaving is not None and given_up <= set(self._leaving.hosts)
+            if (self._is_signalled and not given_up) or (has_left and self.folder.summary.exists()):
+                return 0
+        return next((code for code in codes.values() if code), 0)
 
     @property
     def num_living(self) -> int:

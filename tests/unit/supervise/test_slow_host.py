@@ -38,16 +38,21 @@ class Told:
         self.findings.append(finding)
 
 
+def attempt_in(folder: Path, told: Told, **more) -> HostsAttempt:
+    """An attempt of TEAM that takes a spare for a host that is slow for 60 s."""
+    plan = LaunchPlan(
+        folder=RunFolder(path=folder), num_ranks=2, command=(), environment={}, why="new", replace_slow_s=60.0, **more
+    )
+    return HostsAttempt(plan, TEAM, told, StopAsked(), on_progress=None, on_finding=told.report)
+
+
 def after(folder: Path, seconds: float, *findings: Finding, holds: str = "H143", **more) -> list[str]:
     """What is told at once and `seconds` later, with a limit of 60 s, while a supervisor holds `holds`."""
     host = folder / "hosts" / "a" / "1"
     host.mkdir(parents=True, exist_ok=True)
     write_json(host / "supervisor.json", {"state": "runs", "holds": [holds]})
-    plan = LaunchPlan(
-        folder=RunFolder(path=folder), num_ranks=2, command=(), environment={}, why="new", replace_slow_s=60.0, **more
-    )
     told = Told()
-    attempt = HostsAttempt(plan, TEAM, told, StopAsked(), on_progress=None, on_finding=told.report)
+    attempt = attempt_in(folder, told, **more)
     attempt.found += findings
     for now_s in (100.0, 100.0 + seconds):
         attempt.leave_slow_host(now_s=now_s)
@@ -77,6 +82,33 @@ def test_a_spare_takes_the_place_of_a_slow_host_in_these_words(tmp_path):
 )
 def test_what_costs_no_host_its_place(tmp_path, seconds, finding, more):
     assert after(tmp_path, seconds, finding, **more) == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "seconds", "files", "code"),
+    [
+        ({"a": 1, "b": -9}, 61.0, ["summary.json"], 0),
+        ({"a": 1, "b": 1}, 61.0, ["summary.json"], 0),
+        ({"a": 1, "b": -9}, 61.0, [], 1),
+        ({"a": 1, "b": -9}, 61.0, ["summary.json", "failures/rank0.json"], 1),
+        ({"a": -9, "b": 0}, 61.0, ["summary.json"], -9),
+        ({"a": 1, "b": -9}, 59.0, ["summary.json"], 1),
+    ],
+    ids=["given up", "silent", "before the save", "a rank failed", "another host", "not to be left"],
+)
+def test_a_host_that_is_left_and_falls_silent_after_the_save_makes_no_failure(tmp_path, codes, seconds, files, code):
+    told = Told()
+    attempt = attempt_in(tmp_path, told)
+    host = tmp_path / "hosts" / "a" / "1"
+    host.mkdir(parents=True)
+    write_json(host / "supervisor.json", {"state": "runs", "holds": ["H143"]})
+    attempt.found.append(SLOW)
+    for now_s in (100.0, 100.0 + seconds):
+        attempt.leave_slow_host(now_s=now_s)
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_json(tmp_path / name, {})
+    assert attempt.code_of(codes) == code
 
 
 def test_an_attempt_that_stopped_for_a_slow_host_uses_up_no_restart():
