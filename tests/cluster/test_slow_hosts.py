@@ -36,7 +36,7 @@ def test_a_host_whose_link_loses_one_packet_in_a_hundred_makes_room_for_a_spare(
 
 @pytest.mark.timeout(600)
 def test_a_host_whose_processor_is_slow_makes_room_for_a_spare(text, tmp_path, wait_until):
-    job = SlowJob(tmp_path, text, hidden=192, num_spares=1)
+    job = SlowJob(tmp_path, text, hidden=96, num_spares=1)
     try:
         until_step(job, wait_until, 10)
         job.strike(1, Fault.PROCESSOR)
