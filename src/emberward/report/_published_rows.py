@@ -25,8 +25,8 @@ One rule fills each word that sources use, before any row is predicted:
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
 - Megatron-LM and what is built on it keeps buffers for gradients and, with sequence parallelism, sends beside the
   products of the weights' gradients; torch's DDP copies gradients into buckets and back;
-- casts to fp8 are a kernel's in a fused stack (Transformer Engine), a compiler's, or an operator each (eager); scales are
-  of old steps where no word says that they are current or of blocks;
+- casts to fp8 are a kernel's in a fused stack (Transformer Engine), a compiler's, or an operator each (eager);
+  its scales are of old steps where no word says that they are current or of blocks;
 - tp's collectives overlap where the row says so, and in what NVIDIA's recipes for performance reach, on which they are
   (nemo/collections/llm/recipes/nemotron4_15b.py, ``pretrain_performance_optimizations``; MLPerf's gpt3 since round 3.1,
   ``TP_COMM_OVERLAP`` in config_common.sh);
