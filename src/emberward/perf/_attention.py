@@ -1,18 +1,17 @@
 """Rates of fused attention kernels by their generation, head width and sequence length.
 
 [Note: attention rates]
-FlashAttention-3 (Shah et al. 2024, arXiv 2407.08608) measured on an H100 SXM, 16 Ki tokens, causal forward with heads
-of 128 (figure 5) and backward (figure 6, not causal). FlashAttention-2 and cuDNN stand in the same figures. On an A100
-FlashAttention-2 reaches 0.73 of the peak forward and 0.63 backward (Dao 2023, arXiv 2307.08691, section 4.1), its
-predecessor 0.30 to 0.50 and 0.25 to 0.35 (section 1): the middle is taken. On other boards it stands to the best
-product as there (an RTX 4090 reaches 0.92 and 0.60 of its peak over 2,048 positions, causal: apache/tvm,
-tl_doc/flash_perf.md; predicted 0.77 and 0.53). How a rate falls for shorter sequences is
-taken from the H100's FlashAttention-2 curve for those (assumed). Heads of 64 reach 0.87 forward (322 of 370) and 0.86
-backward, as measured for FlashAttention-2 without a causal mask. An A100's rates are shares of its peak; the first
-generation is taken at the same share of FlashAttention-2's rate on every device (assumed). Blackwell's own kernels
-reach Hopper's share of the peak (assumed from the longest forward: FlashAttention-4 1613 on B200, 1.3 times cuDNN,
-which is 0.55 of the peak there and 0.54 on H100); the second generation, of Ampere's instructions, H100's rate
-(assumed). On AMD's devices attention stands to the best product as on H100 (assumed).
+FlashAttention-3 (Shah et al. 2024, arXiv 2407.08608) measured on an H100 SXM, 16 Ki tokens, forward with heads of 128
+(figure 5, causal and not) and backward (figure 6, not causal). FlashAttention-2 and cuDNN stand in the same figures, as
+do heads of 64. On an A100 FlashAttention-2 reaches 0.73 of the peak forward and 0.63 backward (Dao 2023, arXiv
+2307.08691, section 4.1), its predecessor 0.30 to 0.50 and 0.25 to 0.35 (section 1): the middle is taken. On other
+boards it stands to the best product as there (an RTX 4090 reaches 0.92 and 0.60 of its peak over 2,048 positions,
+causal: apache/tvm, tl_doc/flash_perf.md; predicted 0.77 and 0.53). How a rate falls for shorter sequences is taken from
+the H100's FlashAttention-2 curve for those (assumed). An A100's rates are shares of its peak; the first generation is
+taken at the same share of FlashAttention-2's rate on every device (assumed). Blackwell's own kernels reach Hopper's
+share of the peak (assumed from the longest forward: FlashAttention-4 1613 on B200, 1.3 times cuDNN, which is 0.55 of
+the peak there and 0.54 on H100); the second generation, of Ampere's instructions, H100's rate (assumed). On AMD's
+devices attention stands to the best product as on H100 (assumed).
 """
 
 from bisect import bisect_left
@@ -21,19 +20,17 @@ from enum import StrEnum
 from emberward.perf._hardware import Device, Generation
 
 _LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
-_FLASH_2_FORWARD = (191, 260, 298, 319, 333, 335)
-_FLASH_2_BACKWARD = (214, 260, 291, 310, 318, 322)
-_CUDNN_FORWARD = (315, 410, 484, 518, 529, 539)
-_CUDNN_BACKWARD = (305, 408, 465, 499, 518, 516)
-_FLASH_3_FORWARD = (292, 423, 521, 579, 602, 616)
-_FLASH_3_BACKWARD = (316, 424, 501, 542, 559, 561)
-_NARROW = 0.87
-"""Rate with heads of 64 over that with heads of 128; narrower ones are taken in proportion to their width."""
+_FLASH_2 = ((191, 260, 298, 319, 333, 335), (309, 350, 362, 368, 370, 370), (214, 260, 291, 310, 318, 322))
+_CUDNN = ((315, 410, 484, 518, 529, 539), (497, 574, 617, 609, 600, 595), (305, 408, 465, 499, 518, 516))
+_FLASH_3 = ((292, 423, 521, 579, 602, 616), (467, 565, 625, 638, 646, 648), (316, 424, 501, 542, 559, 561))
+"""Forward with a causal mask, without one, and backward. See [Note: attention rates]."""
+_NARROW = {"flash_2": (295 / 333, 264 / 291), "cudnn": (379 / 529, 395 / 465), "flash_3": (460 / 602, 422 / 501)}
+"""Rate with heads of 64 over that with heads of 128, forward over 8,192 positions with a causal mask and backward over
+2,048; narrower ones are taken in proportion to their width."""
 _DIAGONAL = 2048 * (124.57 / 99.23 - 1)
 """Positions whose work a causal backward adds for the tiles on the diagonal: FlashAttention-2 over 2,048 positions and
 heads of 128 reaches 99.23 TFLOP/s causal and 124.57 not, on an RTX 4090 (apache/tvm, tl_doc/flash_perf.md). Taken for
-all devices and kernels, and in proportion to the length (assumed), down to the time of the whole square. The forward's
-rates are causal ones."""
+all devices and kernels, and in proportion to the length (assumed), down to the time of the whole square."""
 _H100_TFLOPS = 989.0
 _H100_BEST = 794.5 / 989.0
 """Share of the peak of the best product (`_devices.H100`)."""
@@ -59,29 +56,30 @@ def attention_share(
     device: Device, kind: Attention, *, head_size: int, seq_len: int, is_backward: bool, is_causal: bool
 ) -> float:
     """Share of the bf16 peak that a fused kernel reaches on its own operations. See [Note: attention rates]."""
-    second = _at(_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD, seq_len) / _H100_TFLOPS
+    which = 2 if is_backward else 0 if is_causal else 1
+    is_own = device.generation is not Generation.AMPERE and kind in (Attention.CUDNN, Attention.FLASH_3)
+    rates, narrow = _FLASH_2, _NARROW["flash_2"]
+    if is_own:
+        rates, narrow = _CUDNN if kind is Attention.CUDNN else _FLASH_3, _NARROW[kind]
+    share = _at(rates[which], seq_len) / _H100_TFLOPS
     if device.generation is Generation.AMPERE:
-        longest = (_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD)[-1] / _H100_TFLOPS
-        second *= _A100_FLASH_2[is_backward] / longest * (device.best_bf16.tflops / device.peak_tflops) / _A100_BEST
-    elif kind is Attention.CUDNN:
-        second = _at(_CUDNN_BACKWARD if is_backward else _CUDNN_FORWARD, seq_len) / _H100_TFLOPS
-    elif kind is Attention.FLASH_3:
-        second = _at(_FLASH_3_BACKWARD if is_backward else _FLASH_3_FORWARD, seq_len) / _H100_TFLOPS
-    elif device.generation is Generation.BLACKWELL:
-        second *= _H100_TFLOPS / device.peak_tflops
+        longest = rates[which][-1] / _H100_TFLOPS
+        share *= _A100_FLASH_2[is_backward] / longest * (device.best_bf16.tflops / device.peak_tflops) / _A100_BEST
+    elif not is_own and device.generation is Generation.BLACKWELL:
+        share *= _H100_TFLOPS / device.peak_tflops
     if device.generation is Generation.CDNA:
-        second *= device.best_bf16.tflops / device.peak_tflops / _H100_BEST
+        share *= device.best_bf16.tflops / device.peak_tflops / _H100_BEST
     if kind in (Attention.FLASH_1, Attention.DENSE_MASK):
-        second *= _FLASH_1_OVER_2[is_backward]
+        share *= _FLASH_1_OVER_2[is_backward]
     if is_causal and is_backward:
-        second *= max(0.5, seq_len / (seq_len + _DIAGONAL))
-    return second * _width_share(head_size)
+        share *= max(0.5, seq_len / (seq_len + _DIAGONAL))
+    return share * _width_share(head_size, narrow[is_backward])
 
 
-def _width_share(head_size: int) -> float:
+def _width_share(head_size: int, of_64: float) -> float:
     """A head is padded to the next multiple of 32 (FlashAttention's kernels), and narrow heads reach less."""
     padded = -(-head_size // 32) * 32
-    narrow = 1.0 if padded >= 128 else _NARROW if padded >= 64 else _NARROW * padded / 64
+    narrow = 1.0 if padded >= 128 else of_64 if padded >= 64 else of_64 * padded / 64
     return narrow * head_size / padded
 
 

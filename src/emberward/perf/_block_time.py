@@ -17,7 +17,16 @@ bf16: 845 us forward, 1831 us both, of 1024 x 128,000 numbers at 1,555 GB/s; twi
 within its kernels: 4 bytes for the greatest number and the sum of a row, 2 to read and 2 to write backward, as
 TorchInductor's kernels of ``cross_entropy`` do.
 tp: the collectives of the block's changes of layout; with split positions a gather or a reduce-scatter each way, else
-an all-reduce one way (Korthikanti et al. 2022, section 4.2).
+an all-reduce one way (Korthikanti et al. 2022, section 4.2). Products in fp8 gather what was cast, a byte a number
+(Transformer Engine, pytorch/module/base.py, ``grad_output_preprocess``, and layernorm_linear.py; torchao
+float8/float8_tensor_parallel.py); sums have 16 bits.
+
+[Note: user buffers]
+Transformer Engine (pytorch/module/base.py, ``initialize_ub``, ``methods``) gathers for a product by a ring of copies,
+each beside the product of the part that came before (qkv_fprop, fc1_fprop, proj_dgrad, fc2_dgrad): no more is exposed
+than outlasts the product. A product whose result is summed forward (proj_fprop, fc2_fprop) runs in four pieces, of
+which the last one's sum is exposed; the others hold 16 processors. The backward's sums run beside the weights' products
+(``bulk``), as without user buffers.
 """
 
 import math
@@ -26,7 +35,7 @@ from enum import StrEnum
 
 from emberward.layout import AttentionScores, Block, Direction, Elementwise, Over, Product
 from emberward.perf._attention import Attention, attention_share
-from emberward.perf._hardware import Device, Link, NumberFormat
+from emberward.perf._hardware import Device, Generation, Link, NumberFormat
 from emberward.perf._kernels import NCCL_BLOCKS, Cost, all_reduce_s, gather_s, matmul_s, stream_cost, stream_s
 
 _ADDITION_PASSES = 3
@@ -46,6 +55,10 @@ _ATTENTION_BACKWARD = 2.5
 _MOST_HIDDEN = 0.088
 """Share of a step that asynchronous tp saved where it was measured, the median of five pairs on H100: 5.4% (torchtitan
 benchmarks/llama3_h100_202412), 8.4%, 8.8%, 9.0% and 14.1% (asyncTP_llama3_h100_2025-06, without float8 by row)."""
+
+_PIECES, _PIECE_BLOCKS = 4, 16
+"""Pieces of a product whose results are summed one by one, and the processors that a sum takes: ``num_splits`` and
+``num_sm`` of ``add_ub``. See [Note: user buffers]."""
 
 
 class Recompute(StrEnum):
@@ -71,9 +84,12 @@ class Stack(StrEnum):
 
 class Casts(StrEnum):
     """Who casts the operands of products to fp8: a kernel that casts, transposes and keeps the largest value for the
-    next step's scale (Transformer Engine), kernels of a compiler, or an operator a kernel."""
+    next step's scale (Transformer Engine), the same after one that seeks the largest value for this step's (its current
+    scaling), one that casts by blocks along both dims (MXFP8), kernels of a compiler, or an operator a kernel."""
 
     KERNEL = "kernel"
+    CURRENT = "current"
+    BLOCKS = "blocks"
     COMPILED = "compiled"
     EAGER = "eager"
 
@@ -81,10 +97,18 @@ class Casts(StrEnum):
 _LOSS_BYTES = {Stack.FUSED: (20, 12), Stack.COMPILED: (4, 4)}
 """Bytes that the loss moves a number that the last block gives, forward and backward. Eager and written out: 24, 27."""
 
-_CASTS = {Casts.KERNEL: (4, 1), Casts.COMPILED: (7, 3), Casts.EAGER: (35, 7)}
+_CASTS = {
+    Casts.KERNEL: (4, 1),
+    Casts.CURRENT: (6, 2),
+    Casts.BLOCKS: (4, 1),
+    Casts.COMPILED: (7, 3),
+    Casts.EAGER: (35, 7),
+}
 """Bytes that a number of an operand moves, and kernels. Inputs, weights and results' gradients each take part in two
 products, which read them along different dims (torchao/float8/float8_tensor.py, "six input tensors"). One kernel: reads
-2, writes 1 each way (transformer_engine/common/transpose/cast_transpose.cu). Compiled: 2 for the largest value, 3 for
+2, writes 1 each way (transformer_engine/common/transpose/cast_transpose.cu), and before it the largest value reads 2
+(common/recipe/current_scaling.cu); Blackwell's products read either way, so that one copy is written
+(``is_non_tn_fp8_gemm_supported``). Compiled: 2 for the largest value, 3 for
 the cast, 2 for the transposed copy. Eager: absolute value and maximum 4 + 2, to float32 6, times the scale 8, clamped
 8, cast 5, the copy 2 (the same folder, float8_utils.py, _ToFloat8ConstrFunc and preprocess_addmm)."""
 
@@ -145,6 +169,8 @@ def _cast(device: Device, numel: float, fmt: NumberFormat, casts: Casts) -> Cost
     if fmt is not NumberFormat.FP8:
         return Cost()
     num_bytes, kernels = _CASTS[casts]
+    if casts in (Casts.KERNEL, Casts.CURRENT) and device.generation is Generation.BLACKWELL:
+        num_bytes -= 1
     return stream_cost(device, num_bytes * numel, kernels)
 
 
@@ -230,38 +256,55 @@ def _elementwise(device: Device, each: Elementwise, share: Share, how: Numerics)
     return forward, forward.times(times)
 
 
-def _changes(link: Link, block: Block, share: Share) -> tuple[Cost, Cost]:
-    """The collectives of a block's changes over tp, forward and backward, nothing hidden."""
-    costs = {Direction.LEAVE: Cost(), Direction.ENTER: Cost()}
-    if share.tp == 1:
-        return Cost(), Cost()
-    both = Cost()
+def _changes(
+    link: Link, block: Block, share: Share, way: Direction, fmt: NumberFormat = NumberFormat.BF16
+) -> tuple[Cost, Cost]:
+    """The collectives of a block's changes over tp of one way, forward and backward, nothing hidden. What is gathered
+    for products in fp8 was cast before."""
+    gathered, summed = Cost(), Cost()
     for change in block.tp_changes:
+        if change.direction is not way or share.tp == 1:
+            continue
         num_bytes = 2.0 * share.micro_batch * math.prod(change.shape)
         if share.sequence_parallel and change.positions is not None:
+            cast = num_bytes / (2 if fmt is NumberFormat.FP8 else 1)
+            gathered += Cost(tp_s=gather_s(link, cast, share.tp), num_kernels=1).times(change.times)
             seconds = gather_s(link, num_bytes, share.tp)
-            both += Cost(tp_s=seconds, num_kernels=1).times(change.times)
         else:
             seconds = all_reduce_s(link, num_bytes, share.tp)
-            costs[change.direction] += Cost(tp_s=seconds, num_kernels=1).times(change.times)
-    return both + costs[Direction.LEAVE], both + costs[Direction.ENTER]
+        summed += Cost(tp_s=seconds, num_kernels=1).times(change.times)
+    return (gathered, summed) if way is Direction.ENTER else (summed, gathered)
 
 
-def _beside_weights(device: Device, link: Link, block: Block, share: Share, how: Numerics, weights: Cost) -> Cost:
-    """What the backward saves where its changes into columns run beside the weights' products, which then have fewer
-    processors."""
+def _all_changes(link: Link, block: Block, share: Share) -> tuple[Cost, Cost]:
+    """Of a block in 16 bits, both ways together."""
+    into, out = (_changes(link, block, share, way) for way in (Direction.ENTER, Direction.LEAVE))
+    return into[0] + out[0], into[1] + out[1]
+
+
+def _beside_weights(device: Device, block: Block, share: Share, how: Numerics, weights: Cost, sent_s: float) -> Cost:
+    """What the backward saves where its changes into columns, of `sent_s`, run beside the weights' products, which then
+    have fewer processors."""
     if not how.reduces_beside or share.tp == 1:
         return Cost()
-    into = replace(block, tp_changes=tuple(each for each in block.tp_changes if each.direction is Direction.ENTER))
     taken = replace(device, taken_sms=NCCL_BLOCKS)
     slow = _operations(taken, block, share, how, how.fmt)[0].to_weights
-    sent_s = min(_changes(link, into, share)[1].tp_s, slow.matmul_s)
-    return Cost(tp_s=-sent_s * weights.matmul_s / slow.matmul_s)
+    return Cost(tp_s=-min(sent_s, slow.matmul_s) * weights.matmul_s / slow.matmul_s)
+
+
+def _in_pieces(device: Device, how: Numerics, gathered: Cost, summed: Cost, product: Cost) -> Cost:
+    """What is saved where pieces of a product run beside what they gather or sum. See [Note: user buffers]."""
+    if not (how.tp_overlap and how.reduces_beside):
+        return Cost()
+    beside_s = summed.tp_s * (1 - 1 / _PIECES)
+    hidden_s = min(gathered.tp_s + beside_s, product.matmul_s)
+    return Cost(tp_s=min(beside_s, product.matmul_s) * _PIECE_BLOCKS / device.num_sms - hidden_s)
 
 
 def _hidden(cost: Cost, tp: int, how: Numerics) -> Cost:
-    """`cost` with what overlap hides: all but the first of tp pieces (Wang et al. 2022), at most _MOST_HIDDEN of it."""
-    if not how.tp_overlap:
+    """`cost` with what torch's asynchronous tp hides: all but the first of tp pieces (Wang et al. 2022), at most
+    _MOST_HIDDEN of it."""
+    if not how.tp_overlap or how.reduces_beside:
         return cost
     hidden_s = min(cost.tp_s * (tp - 1) / tp, _MOST_HIDDEN * cost.seconds)
     return cost + Cost(tp_s=-hidden_s)
@@ -271,9 +314,11 @@ def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
     """Costs of a layer on one tp rank. See [Note: operations of a block]."""
     found = _operations(device, block, share, how, how.fmt)
     linear, (scores_forward, scores_backward), (streaming, streaming_backward) = found
-    entering, leaving = _changes(inside, block, share)
+    into, out = (_changes(inside, block, share, way, how.fmt) for way in (Direction.ENTER, Direction.LEAVE))
+    entering = into[0] + out[0] + _in_pieces(device, how, into[0], out[0], linear.forward)
     forward = _hidden(linear.forward + streaming + scores_forward + entering, share.tp, how)
-    beside = _beside_weights(device, inside, block, share, how, linear.to_weights)
+    leaving = into[1] + out[1] + _in_pieces(device, how, out[1], Cost(), linear.to_input)
+    beside = _beside_weights(device, block, share, how, linear.to_weights, into[1].tp_s)
     backward = linear.to_input + linear.to_weights + streaming_backward + scores_backward + leaving + beside
     backward = _hidden(backward, share.tp, how) + linear.to_biases
     again = {
@@ -289,7 +334,7 @@ def first_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
     """Costs of the first block, which is computed in 16 bits and never again. A look-up's backward adds rows to the
     gradient, as many bytes as it read and wrote."""
     linear, _, (streaming, _) = _operations(device, block, share, how, NumberFormat.BF16)
-    entering, leaving = _changes(inside, block, share)
+    entering, leaving = _all_changes(inside, block, share)
     return BlockTime(
         forward=linear.forward + streaming + entering,
         again=Cost(),
@@ -300,7 +345,7 @@ def first_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
 def last_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
     """Costs of the last block and of the loss: both work in 16 bits or more."""
     linear, _, (streaming, streaming_backward) = _operations(device, block, share, how, NumberFormat.BF16)
-    entering, leaving = _changes(inside, block, share)
+    entering, leaving = _all_changes(inside, block, share)
     # A loss that sums over tp reads this rank's part of what the block gives.
     is_split = block.loss_sums[0] > 0
     given = share.micro_batch * math.prod(block.output.shape) / (share.tp if is_split else 1)

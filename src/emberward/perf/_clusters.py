@@ -24,6 +24,7 @@ from emberward.perf._links import (
     NVLINK_3,
     NVLINK_4,
     NVLINK_5,
+    NVLINK_GH200,
     PCIE_4,
     RAMP_EFA_1,
     RAMP_TCPX,
@@ -193,7 +194,7 @@ CLUSTERS: dict[str, Cluster] = {
             name="gh200",
             device=GH200,
             devices_per_node=4,
-            inside=NVLINK_4,
+            inside=NVLINK_GH200,
             between=network(200, share=0.9, source="4 links of 200 Gb/s a node of 4 (Alps, JUPITER); " + REACHED),
         ),
         Cluster(

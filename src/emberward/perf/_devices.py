@@ -155,11 +155,13 @@ GH200 = replace(
     pattern="GH200",
     memory_gib=96.0,
     memory_bytes_per_s=4.0e12,
-    best_bf16=BestProduct(tflops=828.6, m=1024, n=15360, k=4096),
-    best_fp8=BestProduct(tflops=1535.0, m=1024, n=14336, k=14336),
+    clock_share=(835 + (580 - 400) / (700 - 400) * (989 - 835)) / 989,
     sources=(
         "NVIDIA GH200 datasheet: 96 GB HBM3, 4 TB/s",
-        _MAMF + ", of the 900 W edition",
+        "clock_share: a module in a node of four has 680 W for both its chips (JUPITER's configuration, "
+        "apps.fz-juelich.de/jsc/hps/jupiter), of which Grace takes 100 W (assumed; alone it may take 250 W); 580 W on "
+        "the line from the H100 NVL's datasheet (835 at 400 W) to the SXM's (989 at 700 W)",
+        _MAMF + ": H100's. The 900 W edition, which comes alone in a node, reaches 828.6 and 1535 in fp8",
         _USUAL_H100,
         _STREAM,
         _HOST,

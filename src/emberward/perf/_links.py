@@ -52,6 +52,15 @@ NVLINK_4 = Link(
     "devices on; 32 KiB in 40 us",
 )
 
+NVLINK_GH200 = replace(
+    NVLINK_4,
+    all_reduce_bytes_per_s=NVLINK_4.bytes_per_s,
+    direct_links=3,
+    sums_from=2,
+    source="four GH200 without a switch, 150 GB/s a direction between any two (JUPITER's configuration, "
+    "apps.fz-juelich.de/jsc/hps/jupiter); all three links as a ring on H200: " + NVLINK_4.source,
+)
+
 
 RAMP_B200 = (
     (2**20, 0.043),

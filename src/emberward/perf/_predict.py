@@ -154,7 +154,7 @@ def _weight_casts(plan: StepPlan) -> float:
     with the first of a step alone (``is_first_microbatch``)."""
     if plan.gather_bytes < 2.0:
         return 0.0
-    return 1.0 / plan.num_mb if plan.how.casts is Casts.KERNEL else 1.0
+    return 1.0 if plan.how.casts in (Casts.COMPILED, Casts.EAGER) else 1.0 / plan.num_mb
 
 
 def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:

@@ -26,6 +26,10 @@ One rule fills each word that sources use, before any row is predicted:
 - Megatron-LM and what is built on it keeps buffers for gradients and, with sequence parallelism, sends beside the
   products of the weights' gradients; torch's DDP copies gradients into buckets and back;
 - casts to fp8 are a kernel's in a fused stack (Transformer Engine), a compiler's, or an operator each (eager);
+  its scales are of old steps where no word says that they are current or of blocks;
+- tp's collectives overlap where the row says so, and in what NVIDIA's recipes for performance reach, on which they are
+  (nemo/collections/llm/recipes/nemotron4_15b.py, ``pretrain_performance_optimizations``; MLPerf's gpt3 since round 3.1,
+  ``TP_COMM_OVERLAP`` in config_common.sh);
 - Qwen3 norms its queries and keys; adapters, experts, states in the host's memory and Muon are refused;
 - ``hybrid`` sharding is over the ranks that it names, else over a node's;
 - float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
@@ -79,7 +83,13 @@ _OVERLAPS = (
 _UNPRICED = re.compile(r"\b(q?lora|adapters?|(cpu|nvme)[- ]offload|experts|moe|muon|shampoo)\b", re.IGNORECASE)
 """Words of what a StepPlan cannot say: frozen weights with adapters, states in the host's memory, experts, optimizers
 that multiply matrices."""
-_TP_OVERLAP = re.compile(r"(tp|tensor-parallel)[ _](comm\w*[ _])?overlap", re.IGNORECASE)
+_TP_OVERLAP = re.compile(
+    r"(tp|tensor-parallel)[ _](comm\w*[ _])?overlap|overlapped (tp|tensor-parallel)", re.IGNORECASE
+)
+_NVIDIA_S_OWN = re.compile(r"dgxc-benchmarking|performance recipes|performance[- ]summary|training_results_v(?!3\.0)")
+"""Sources of what NVIDIA's recipes for performance reach, by words."""
+_SCALES = ((r"mxfp8|mx-fp8", Casts.BLOCKS), (r"fp8[- ]cs\b|\bcurrent\b\)? [\w()-]*\s?scaling", Casts.CURRENT))
+"""Transformer Engine's scales by words; else those of old steps."""
 _DENIED = re.compile(r"\b(no|not|without)\b|false|\boff\b", re.IGNORECASE)
 
 
@@ -124,16 +134,24 @@ def _numerics(row: dict[str, Any]) -> Numerics:
         fmt=NumberFormat.FP8
         if any(word in said["weights_compute"] for word in ("fp8", "float8"))
         else NumberFormat.BF16,
-        casts=_casts(said["compiled_fused"]),
+        casts=_casts(row),
         attention=attention,
         stack=_stack(row, attention),
         recompute=recompute,
         has_dropout=attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"],
         sequence_parallel=layout["sequence_parallel"],
-        tp_overlap=any(_TP_OVERLAP.search(said) and not _DENIED.search(said) for said in row["assumed"]),
+        tp_overlap=_overlaps_tp(row),
         reduces_beside=layout["sequence_parallel"] and _is_megatron(row),
         is_autocast=_is_autocast(row),
     )
+
+
+def _overlaps_tp(row: dict[str, Any]) -> bool:
+    """Whether tp's collectives run beside products: as the row says, else in NVIDIA's recipes for performance."""
+    said = [words for words in row["assumed"] if _TP_OVERLAP.search(words)]
+    if said:
+        return any(not _DENIED.search(words) for words in said)
+    return bool(row["layout"]["sequence_parallel"] and _is_megatron(row) and _NVIDIA_S_OWN.search(_fused_words(row)))
 
 
 def _meant(words: Sequence[tuple[str, _Meant]], said: str) -> _Meant:
@@ -176,11 +194,14 @@ def _is_nemo(row: dict[str, Any]) -> bool:
     return re.search(r"nemo|megatron-bridge|distributed[_ ]fused[_ ]adam", _fused_words(row)) is not None
 
 
-def _casts(stack: str) -> Casts:
-    """Who casts to fp8, by the words for the stack."""
+def _casts(row: dict[str, Any]) -> Casts:
+    """Who casts to fp8, by the words for the stack and for the scales."""
+    stack = row["numerics"]["compiled_fused"]
     if stack.startswith("eager"):
         return Casts.EAGER
-    return Casts.COMPILED if stack.startswith("compiled") and "TE" not in stack else Casts.KERNEL
+    if stack.startswith("compiled") and "TE" not in stack:
+        return Casts.COMPILED
+    return next((casts for words, casts in _SCALES if re.search(words, _fused_words(row))), Casts.KERNEL)
 
 
 def _sharding(row: dict[str, Any]) -> str:

@@ -178,7 +178,7 @@ def row_of(tmp_path, **said):
     """The run of a row of GPT-2 on one device, with `said` of its parts."""
     row = {
         "name": said.get("name", "one"),
-        "source": "here",
+        "source": said.get("source", "here"),
         "hardware": {
             "gpu": said.get("gpu", "A100 SXM 80GB"), "gpus_per_node": said.get("devices", 8),
             "intra_node_link": said.get("inside"), "network_per_node": said.get("network"),
@@ -189,7 +189,8 @@ def row_of(tmp_path, **said):
         },
         "layout": {
             "tp": 1, "pp": 1, "virtual_stages": 1, "dp": said.get("dp", 1), "sharding": said.get("sharding", "none"),
-            "sequence_parallel": False, "context_parallel": said.get("context_parallel"),
+            "sequence_parallel": said.get("sequence_parallel", False),
+            "context_parallel": said.get("context_parallel"),
         },
         "batch": said.get("batch", {"micro_batch": 1, "accumulation": 1}),
         "figure": {"unit": said.get("unit", "seconds/step")},
@@ -413,6 +414,22 @@ def test_who_casts_to_fp8_is_read_off_the_stack(tmp_path, stack, casts):
 
 
 @pytest.mark.parametrize(
+    ("said", "casts"),
+    [
+        ("FP8 with current scaling (FP8-CS, per tensor)", Casts.CURRENT),
+        ("FP8 tensorwise (current) scaling", Casts.CURRENT),
+        ("fp8 current (tensor-wise) scaling", Casts.CURRENT),
+        ("--fp8_recipe mxfp8 -> blocks of 32", Casts.BLOCKS),
+        ("fp8 hybrid, delayed per-tensor scaling", Casts.KERNEL),
+        ("the current release of the container", Casts.KERNEL),
+    ],
+)
+def test_scales_of_fp8_are_known_by_the_words_of_them(tmp_path, said, casts):
+    assert row_of(tmp_path, stack="fused", assumed=[said]).plan.how.casts is casts
+    assert row_of(tmp_path, stack="compiled", assumed=[said]).plan.how.casts is Casts.COMPILED
+
+
+@pytest.mark.parametrize(
     ("said", "overlaps"),
     [
         ("sequence parallel and tensor-parallel overlap with TP > 1", True),
@@ -420,10 +437,28 @@ def test_who_casts_to_fp8_is_read_off_the_stack(tmp_path, stack, casts):
         ("no TP communication overlap (TP_COMM_OVERLAP=False)", False),
         ("ub_tp_comm_overlap false, overlap_p2p true", False),
         ("distributed optimizer with overlap", False),
+        ("overlapped tensor-parallel communication, sequence parallel", True),
     ],
 )
 def test_an_overlap_of_tp_is_known_by_the_words_of_it(tmp_path, said, overlaps):
     assert row_of(tmp_path, assumed=[said]).plan.how.tp_overlap is overlaps
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "overlaps"),
+    [
+        ("NVIDIA/dgxc-benchmarking nemotron/README_15b.md (NeMo 24.12)", "bf16 gradients", True),
+        ("mlcommons/training_results_v4.0, eos_n64_nemo", "delayed scaling", True),
+        ("mlcommons/training_results_v4.0, eos_n64_nemo", "no TP communication overlap", False),
+        ("mlcommons/training_results_v3.0, dgxh100_n64_nemo", "delayed scaling", False),
+        ("a report on NeMo", "recipe defaults", False),
+        ("NVIDIA/dgxc-benchmarking", "MaxText", False),
+    ],
+)
+def test_nvidia_s_recipes_for_performance_overlap_tp_unless_they_say_not(tmp_path, source, said, overlaps):
+    row = {"stack": "fused", "source": source, "assumed": [said]}
+    assert row_of(tmp_path, **row, sequence_parallel=True).plan.how.tp_overlap is overlaps
+    assert not row_of(tmp_path, **row).plan.how.tp_overlap
 
 
 def test_megatron_keeps_buffers_for_its_gradients_and_torch_s_ddp_copies_them(tmp_path):
