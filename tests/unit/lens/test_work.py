@@ -311,6 +311,21 @@ def test_parameters_too_small_to_be_sharded_are_named_and_large_ones_are_not():
     assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
 
 
+@pytest.mark.parametrize(("marks", "wanted"), [((1.5, 2.5), [Cause.SMALL_PARAMETERS]), ((1.5, 1.5), [])])
+def test_gathers_as_large_as_a_parameter_are_of_it_where_ranks_hold_parts_of_it_and_not_where_each_has_it_whole(
+    marks, wanted
+):
+    def own(number):
+        asked = sharded(number, again=False, shape=TINY)
+        kept = tuple(op for op in asked.operations if not op.name.startswith("FSDP::"))
+        parameters = rank_of(number, [], parameters=[("head.bias", 100, 100, marks[number])]).parameters
+        return dataclasses.replace(asked, operations=kept, parameters=parameters)
+
+    ranks = [own(number) for number in (0, 1)]
+    blocked = {number: [(op.began_s, op.ended_s) for op in ranks[0].operations if op.is_async] for number in (0, 1)}
+    assert [each.cause for each in wastes_of(work_of(ranks, blocked=blocked), ranks)] == wanted
+
+
 def test_a_small_unit_costs_all_that_fsdp_does_for_it_and_nothing_of_what_it_does_for_a_large_one_then():
     hooks = [
         ("FSDP::pre_backward (blocks.0)", NONE, 6.0, 1.0, -1, False),
