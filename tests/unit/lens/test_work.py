@@ -25,6 +25,7 @@ from emberward.lens import (
     wastes_of,
     work_of,
 )
+from emberward.sources import _operations
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
@@ -106,6 +107,20 @@ def test_operations_are_those_of_torch_s_own_counter_and_the_parts_add_up_to_the
     assert work.waterfall["model"] == pytest.approx((flops - work.recomputed) / 1e12)
     assert (work.waterfall["recompute"] > 0) == (name == "again")
     assert work.num_parameters == sum(each.numel for each in rank.parameters) > 0
+
+
+def test_memory_is_not_gone_through_for_steps_without_a_collective(tmp_path, monkeypatch):
+    def walked(result):
+        raise AssertionError("gone through")
+
+    monkeypatch.setattr(_operations, "accesses_of", walked)
+    probe = OperationProbe(tmp_path / "rank.ops", head=lambda: HEAD)
+    probe.start()
+    for _ in range(NUM_STEPS):
+        torch.ones(3).mul(2)
+        probe.stepped()
+    probe.write()
+    assert read_operations(tmp_path / "rank.ops").num_steps == NUM_STEPS
 
 
 def test_a_profiler_of_the_program_ends_ours_and_runs(tmp_path):
