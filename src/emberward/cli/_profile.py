@@ -24,6 +24,7 @@ from emberward.lens import (
     FIRST_LANE,
     OPERATIONS_SUFFIX,
     PHASES,
+    UNFINISHED_SUFFIX,
     Profile,
     RankCalls,
     RankOperations,
@@ -233,6 +234,9 @@ def _operations_of(folder: RunFolder, stems: set[str]) -> tuple[tuple[RankOperat
                 ranks.append(read_operations(path))
             except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
                 problems.append(missing_part(f"{path.name} cannot be read: {error}"))
+    for path in sorted(folder.lens.glob(f"*{UNFINISHED_SUFFIX}")):
+        if path.stem in stems:
+            problems.append(missing_part(f"{path.name} was not written to its end: its rank's operations"))
     return tuple(sorted(ranks, key=lambda rank: rank.rank)), problems
 
 

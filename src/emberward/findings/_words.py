@@ -114,7 +114,6 @@ class Cause(StrEnum):
     EARLY_WAIT = "early_wait"
     SAME_LANE = "same_lane"
     TINY_MESSAGES = "tiny_messages"
-    COPY_IN_THE_WAY = "copy_in_the_way"
     LATE_PEER = "late_peer"
     TAIL = "tail"
     GATHERED_TWICE = "gathered_twice"

@@ -10,6 +10,7 @@ from emberward.lens._findings import MEANS, missing_part, nothing_measured
 from emberward.lens._flow import repeats_of, slack_of, unread_of
 from emberward.lens._operations import (
     OPERATIONS_SUFFIX,
+    UNFINISHED_SUFFIX,
     Operation,
     Parameter,
     RankOperations,
@@ -57,6 +58,7 @@ __all__ = [
     "PHASES",
     "STEPS",
     "SUFFIX",
+    "UNFINISHED_SUFFIX",
     "Call",
     "Cut",
     "Edit",

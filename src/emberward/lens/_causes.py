@@ -56,7 +56,7 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"torch/utils/data/dataloader\.py$", _OF_LOADERS, Cause.DATA_WAIT),
     (r"torch/serialization\.py$", frozenset({"save"}), Cause.SAVE_IN_STEP),
     (r"torch/distributed/checkpoint/state_dict_saver\.py$", None, Cause.SAVE_IN_STEP),
-    (r"/copy\.py$", frozenset({"deepcopy"}), Cause.COPY_IN_THE_WAY),
+    (r"/copy\.py$", frozenset({"deepcopy"}), Cause.HOST_COPY),
     (r"/numpy/lib/\w+\.py$", frozenset({"save", "savez", "savez_compressed", "savetxt"}), Cause.SAVE_IN_STEP),
     (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
     (r"-packages/(?!torch/)", _LIBRARY_SAVES, Cause.SAVE_IN_STEP),
@@ -124,8 +124,8 @@ _OF_HOSTS = {
     "system": Cause.SUBPROCESS,
     "import_module": Cause.IMPORT,
     "reload": Cause.IMPORT,
-    "deepcopy": Cause.COPY_IN_THE_WAY,
-    "clone": Cause.COPY_IN_THE_WAY,
+    "deepcopy": Cause.HOST_COPY,
+    "clone": Cause.HOST_COPY,
 }
 """Other calls in which a host stands still, by name."""
 _WHATEVER_THE_PROCESSOR_DOES = frozenset({"sleep", "collect", "import_module", "reload", "deepcopy", "clone"})

@@ -17,8 +17,8 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.PRINT: ("prints a tensor's value", "print every N steps, or from a lane beside the training"),
     Cause.SYNCHRONIZE: ("waits for all that the device has to do", "remove it; time with events that are read later"),
     Cause.HOST_COPY: (
-        "copies into a tensor, or between host and device, and waits",
-        "keep the data in tensors; pin their memory and copy with non_blocking=True",
+        "copies tensors or state, or between host and device, and waits",
+        "copy less often, or from a lane beside the training; keep data in tensors and pin it, with non_blocking=True",
     ),
     Cause.PAGEABLE_COPY: (
         "copies to a device from memory that is not pinned, and waits",
@@ -27,10 +27,6 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.ALLOCATOR_RETRY: (
         "waits for the device's allocator, which frees its cache and tries again",
         "leave the device some memory free: fewer sizes, smaller batches, expandable_segments:True",
-    ),
-    Cause.COPY_IN_THE_WAY: (
-        "copies state while training stands",
-        "copy less often, or from a lane beside the training",
     ),
     Cause.UNUSED_RESULT: ("computes or reads what nobody uses", "remove the statement"),
     Cause.DATA_WAIT: (
@@ -58,7 +54,9 @@ MEANS: dict[Cause, tuple[str, str]] = {
 
 
 def ranks_words(ranks: tuple[int, ...], num_ranks: int) -> str:
-    """Which ranks: ``every rank``, ``rank 1``, ``ranks 1, 2``."""
+    """Which ranks: ``every rank``, ``rank 1``, ``ranks 1, 2``; of none in particular, ``now one rank, now another``."""
+    if not ranks:
+        return "now one rank, now another"
     if len(ranks) == num_ranks and num_ranks > 1:
         return "every rank"
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
@@ -97,6 +95,10 @@ def stall_finding(stall: Stall, *, num_ranks: int) -> Finding:
 
 EXPOSED: dict[Cause, tuple[str, str]] = {
     Cause.LATE_PEER: ("comes last to its collectives and is waited for", "look what that rank does before this line"),
+    Cause.IMBALANCE: (
+        "has more to compute than the others, which wait for it",
+        "deal the batches so that ranks have like amounts in the same step: one order of lengths for all, or by length",
+    ),
     Cause.LATE_ISSUE: (
         "waits for a transfer that could have begun earlier",
         "issue it as soon as its tensor is ready, with async_op=True, and do the work between after that",

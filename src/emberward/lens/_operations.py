@@ -11,7 +11,7 @@ from typing import Any
 from emberward.lens._samples import Instruction
 
 FORM = 1
-OPERATIONS_SUFFIX = ".ops"
+OPERATIONS_SUFFIX, UNFINISHED_SUFFIX = ".ops", ".tmp-ops"
 MODULE, AT, BACKWARD = "emberward::module ", "emberward::at ", "emberward::backward "
 START = f"{AT}start"
 KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|_c10d_functional|emberward::)\w+::\w")

@@ -28,6 +28,7 @@ from emberward.lens._slowdown import changes_of, own_by_step, parts_around, part
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
+from emberward.lens._uneven import uneven_steps
 from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
@@ -164,6 +165,8 @@ def profile_of(
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
     wastes = (*wastes, *small_kernels(seen, measured, sources))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
+    uneven = None if overlap is None else uneven_steps(overlap, measured, seen)
+    exposed += [] if uneven is None else [uneven]
     exposed = [_weighed(each, replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
     size = len(measured)
@@ -192,8 +195,8 @@ def profile_of(
 
 
 def _weighed(each: Exposed, gain_s: float) -> Exposed:
-    """With what the step would gain. A late peer costs no more: of work that is dealt evenly each has a part."""
-    if each.cause is not Cause.LATE_PEER or not 0 < gain_s < each.cost_s:
+    """With what the step would gain. A rank that is late costs no more: of work dealt evenly each has a part."""
+    if each.cause not in (Cause.LATE_PEER, Cause.IMBALANCE) or not 0 < gain_s < each.cost_s:
         return dataclasses.replace(each, gain_s=gain_s)
     share = each.share * gain_s / each.cost_s
     return dataclasses.replace(each, gain_s=gain_s, cost_s=gain_s, share=share)

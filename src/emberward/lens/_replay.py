@@ -12,6 +12,7 @@ list is. A stall is taken out of the host's time around the moment at which it w
 """
 
 import bisect
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -174,6 +175,8 @@ class Replay:
             case Cause.LATE_PEER:
                 (culprit,) = exposed.ranks
                 return self.gain_s(Edit(cuts={culprit: [*self._lateness(culprit, exposed.part)]}))
+            case Cause.IMBALANCE:
+                return self.gain_s(Edit(cuts={rank: [*self._over_mean(rank, exposed.part)] for rank in self._samples}))
             case Cause.LATE_ISSUE | Cause.EARLY_WAIT:
                 return min(self.gain_s(Edit(moved={line: exposed.moved})), exposed.cost_s)
             case Cause.SYNCHRONIZE | Cause.UNUSED_RESULT:
@@ -190,6 +193,13 @@ class Replay:
             last_s = max((at_s for rank, at_s in others.items() if rank != culprit), default=call.issued_s)
             if call.issued_s > last_s:
                 yield Cut(at_s=call.issued_s, seconds=part * (call.issued_s - last_s))
+
+    def _over_mean(self, rank: int, part: float) -> Iterator[Cut]:
+        """What a rank comes later than all do on average: of work that is dealt evenly."""
+        for call in self._calls[rank]:
+            mean_s = statistics.fmean(self._arrived_s[call.group, call.number].values())
+            if call.issued_s > mean_s and not call.is_transfer:
+                yield Cut(at_s=call.issued_s, seconds=part * (call.issued_s - mean_s))
 
     def path(self) -> tuple[PathPart, ...]:
         """What the step's length consists of on the critical path of the replay, the longest part first."""

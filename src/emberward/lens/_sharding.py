@@ -125,17 +125,23 @@ def _gathers(rank: RankWork) -> list[Transfer]:
     return [each for each in rank.transfers if each.op.startswith("allgather")]
 
 
-def _of_parameters(work: RankWork, rank: RankOperations, num_ranks: int) -> list[Transfer]:
+def _of_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> list[Transfer]:
     """The gathers of parameters: those that FSDP asks for, and others by their size.
 
-    A gather of one's own gives the whole of a shard that this rank holds, or of all that the asking module holds.
+    A gather of one's own gives the whole of a shard that this rank holds, or of all shards that the asking module
+    holds. What every rank holds whole nobody gathers: what is as large by chance is the state of a metric, or a loss.
     """
+    marks: dict[str, set[float | None]] = defaultdict(set)
+    """Of replicas one, of shards that do not know their whole size one of each rank."""
+    for each in (each for other in ranks for each in other.parameters):
+        marks[each.name].add(each.mark)
     held: dict[str, int] = defaultdict(int)
     for each in rank.parameters:
-        held[each.name] = each.held
-        held[each.name.rpartition(".")[0]] += each.held
+        if each.held != each.numel or len(marks[each.name]) > 1:
+            held[each.name] = each.held
+            held[each.name.rpartition(".")[0]] += each.held
     # Of calls of DTensor's torch's profiler has the size of what a rank gives, not of what it gets.
-    whole = {size * n * item for size in held.values() for n in range(1, num_ranks + 1) for item in _ITEM_BYTES}
+    whole = {size * n * item for size in held.values() for n in range(1, len(ranks) + 1) for item in _ITEM_BYTES}
     return [each for each in _gathers(work) if each.label or each.num_bytes in whole]
 
 
@@ -245,7 +251,7 @@ def _gathered_twice(
     asked = [each for each in _gathers(work) if each.label and each not in small]
     counts = Counter(_unit(each) for each in asked)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
-    again = [*_whole_again(work, rank, len(ranks))] if asked else []
+    again = [*_whole_again(work, rank, ranks)] if asked else []
     again += [each for each in _gathers(work) if not each.label and each not in again and _is_of(each, repeats)]
     for step in range(rank.num_steps):
         seen: dict[Unit, list[float]] = defaultdict(list)
@@ -286,9 +292,9 @@ def _gathered_twice(
     )
 
 
-def _whole_again(work: RankWork, rank: RankOperations, num_ranks: int) -> Sequence[Transfer]:
+def _whole_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Sequence[Transfer]:
     """The program's own gathers of weights that FSDP gathers too; in a step now and then they are a report."""
-    own = [each for each in _of_parameters(work, rank, num_ranks) if not each.label and each.num_bytes > SMALL_BYTES]
+    own = [each for each in _of_parameters(work, rank, ranks) if not each.label and each.num_bytes > SMALL_BYTES]
     return own if 2 * sum(bool(_within(own, rank, step)) for step in range(rank.num_steps)) > rank.num_steps else ()
 
 
@@ -312,7 +318,7 @@ def _small_gathers(work: RankWork, rank: RankOperations, ranks: Sequence[RankOpe
     blocks = _blocks(work, rank)
     parts = [each for each in _gathers(work) if each.label and each.asked in blocks]
     parts = parts if len(parts) >= MIN_TINY * rank.num_steps else []
-    small = [each for each in _of_parameters(work, rank, len(ranks)) if each.num_bytes <= SMALL_BYTES]
+    small = [each for each in _of_parameters(work, rank, ranks) if each.num_bytes <= SMALL_BYTES]
     small = [each for each in small if each not in parts]
     size = sum(num_bytes for _, num_bytes in {_unit(each) for each in small})
     return [*parts, *(small if len(small) >= MIN_TINY * rank.num_steps and _fits(size, ranks) else [])]

@@ -171,7 +171,10 @@ def _made(node: Any) -> frozenset[int]:
 
 
 def accesses_of(result: Any) -> Iterator[dict[str, Any]]:
-    """The lines of a file of operations for what `result`, torch's own, has of collectives and their memory."""
+    """The lines of a file of operations for what `result`, torch's own, has of collectives and their memory.
+
+    Asked where there are collectives alone: the walk takes as long as all else that is written.
+    """
     seen = _Reader(result.experimental_event_tree())
     tracked = set().union(*(each.given | each.gotten for each in seen.issues))
     for _ in range(MAX_PACKED):

@@ -55,6 +55,8 @@ MAX_SNAPSHOTS = 3
 """A stack is read frame by frame, and the thread may go on meanwhile: then it is read again."""
 FIRST_WRITE_S = 2.0
 """When the file is written first, then after twice as long each time: what there is survives a death."""
+MAX_WRITE_S = 60.0
+"""What a program's end waits for the files: that of a step of 60,000 operations took 15 s of a busy processor."""
 MIN_GC_NS = 100_000
 """Shorter collections stay in the line that they happened in."""
 FORM = 1
@@ -159,7 +161,7 @@ class Sampler:
         thread = self._thread
         if thread is not None and os.getpid() == self._pid:
             self._is_over.set()
-            thread.join(timeout=10.0)
+            thread.join(timeout=MAX_WRITE_S)
 
     def output(self, frame: FrameType | None) -> None:
         """The program prints or logs something at `frame`: its lines do so too."""

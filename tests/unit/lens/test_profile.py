@@ -224,7 +224,7 @@ def test_what_a_wait_is_for_is_told_by_what_becomes_of_its_value_and_by_the_thre
 
 def test_work_whose_value_nobody_reads_and_copies_of_state_are_told_and_a_model_s_own_work_is_not():
     assert waited([at(12, 53, column=13)], [0], busy=1.0) == [(Cause.UNUSED_RESULT, "train.py:12")]
-    assert waited([at(9, 21, column=12)], [0], busy=1.0) == [(Cause.COPY_IN_THE_WAY, "train.py:9")]
+    assert waited([at(9, 21, column=12)], [0], busy=1.0) == [(Cause.HOST_COPY, "train.py:9")]
     assert waited([at(10, 35, column=11)], [0], busy=1.0) == []
 
 

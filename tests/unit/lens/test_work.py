@@ -25,6 +25,7 @@ from emberward.lens import (
     wastes_of,
     work_of,
 )
+from emberward.sources import _operations
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
@@ -106,6 +107,20 @@ def test_operations_are_those_of_torch_s_own_counter_and_the_parts_add_up_to_the
     assert work.waterfall["model"] == pytest.approx((flops - work.recomputed) / 1e12)
     assert (work.waterfall["recompute"] > 0) == (name == "again")
     assert work.num_parameters == sum(each.numel for each in rank.parameters) > 0
+
+
+def test_memory_is_not_gone_through_for_steps_without_a_collective(tmp_path, monkeypatch):
+    def walked(result):
+        raise AssertionError("gone through")
+
+    monkeypatch.setattr(_operations, "accesses_of", walked)
+    probe = OperationProbe(tmp_path / "rank.ops", head=lambda: HEAD)
+    probe.start()
+    for _ in range(NUM_STEPS):
+        torch.ones(3).mul(2)
+        probe.stepped()
+    probe.write()
+    assert read_operations(tmp_path / "rank.ops").num_steps == NUM_STEPS
 
 
 def test_a_profiler_of_the_program_ends_ours_and_runs(tmp_path):
@@ -309,6 +324,21 @@ def test_parameters_too_small_to_be_sharded_are_named_and_large_ones_are_not():
     ranks = [sharded(number, again=False, shape=TINY) for number in (0, 1)]
     (waste,) = wastes_of(work_of(ranks), ranks)
     assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
+
+
+@pytest.mark.parametrize(("marks", "wanted"), [((1.5, 2.5), [Cause.SMALL_PARAMETERS]), ((1.5, 1.5), [])])
+def test_gathers_as_large_as_a_parameter_are_of_it_where_ranks_hold_parts_of_it_and_not_where_each_has_it_whole(
+    marks, wanted
+):
+    def own(number):
+        asked = sharded(number, again=False, shape=TINY)
+        kept = tuple(op for op in asked.operations if not op.name.startswith("FSDP::"))
+        parameters = rank_of(number, [], parameters=[("head.bias", 100, 100, marks[number])]).parameters
+        return dataclasses.replace(asked, operations=kept, parameters=parameters)
+
+    ranks = [own(number) for number in (0, 1)]
+    blocked = {number: [(op.began_s, op.ended_s) for op in ranks[0].operations if op.is_async] for number in (0, 1)}
+    assert [each.cause for each in wastes_of(work_of(ranks, blocked=blocked), ranks)] == wanted
 
 
 def test_a_small_unit_costs_all_that_fsdp_does_for_it_and_nothing_of_what_it_does_for_a_large_one_then():

@@ -103,3 +103,19 @@ def test_each_line_gets_the_time_that_it_took(tmp_path):
             seen[name] += sum(cpu for _, cpu in sampled.steps.values())
     for name, seconds in took.items():
         assert abs(seen[name] - seconds) <= 3 * math.sqrt(seconds * PERIOD_S) + steps * SWITCH_S, (name, seen, took)
+
+
+class Writing:
+    """A thread that writes for as long as the operations of a step of 60,000 took on a busy host."""
+
+    needed_s, is_done = 15.0, False
+
+    def join(self, timeout):
+        self.is_done = timeout >= self.needed_s
+
+
+def test_a_program_s_end_waits_for_files_that_take_long_to_write(tmp_path):
+    sampler = Sampler(tmp_path / "rank00000-1.lens", warmup=1, num_steps=1, head=dict, flag=str)
+    sampler._thread = writing = Writing()
+    sampler.end()
+    assert writing.is_done
