@@ -45,9 +45,7 @@ def _of_ranks(*names: str) -> tuple[str, ...]:
 
 HANGS = _of_ranks("child", "device_calls", "hangs", "held_out", "mistakes", "pairs", "pauses", "readme", "watch_api")
 JOBS = _of_ranks("certificate_run", "check", "huggingface", "launch", "profile", "recorder", "rewind", "run")
-PROGRAMS = _of_ranks(
-    *("debug_prompt", "families", "gpu_tool", "incidents", "inspections", "node_scripts", "spike", "symptoms")
-)
+PROGRAMS = _of_ranks("debug_prompt", "families", "gpu_tool", "incidents", "node_scripts", "symptoms")
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
 FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "recipe", "report"))
 IN_MEMORY = frozenset({"files"})
