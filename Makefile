@@ -29,7 +29,7 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test test-all test-seldom test-places test-cluster test-window pictures docs gpu check campaign setup setup-train clean
+.PHONY: train test test-all test-rest test-seldom test-places test-cluster test-window pictures docs gpu check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(if $(STEPS),steps=$(STEPS)) $(ARGS)
@@ -39,6 +39,10 @@ test: setup
 
 test-all: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --all
+
+# What `make test-all` has and `make test` has not, for who has run the one and wants the other.
+test-rest: setup
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --rest
 
 # Cases that prove again what others of `make test-all` prove: tests/sample.py.
 test-seldom: setup

@@ -2,6 +2,7 @@
 
     python tools/run_tests.py             what a newcomer runs, minutes: `make test`
     python tools/run_tests.py --all       every test but those of --seldom: `make test-all`, .ci/run
+    python tools/run_tests.py --rest      what --all has and the first does not: `make test-rest`
     python tools/run_tests.py --seldom    cases that prove again what others of --all prove: `make campaign`
     python tools/run_tests.py --cluster   tests/cluster alone, which needs SLURM and root: `make test-cluster`
     python tools/run_tests.py --window    tests/window alone, which needs a browser: `make test-window`
@@ -66,6 +67,7 @@ PRIORITY = dict.fromkeys(("ranks", "hangs", "jobs", "programs"), ("nice", "-n", 
 CACHE = Path(".pytest_cache")
 CHOICES = {
     "--all": ("-m", "not seldom"),
+    "--rest": ("-m", "thorough and not seldom"),
     "--seldom": ("-m", "seldom"),
     "--times": ("-m", "not thorough"),
     "--cluster": (),
