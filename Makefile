@@ -6,7 +6,7 @@
 #   make train ARGS="seed=2"         any recipe key, or another recipe: RECIPE=my_recipe.py
 #   make train FRESH=1 | RESUME=1    a new run, or the last one; without either, an unfinished equal run is resumed
 #   make test  [ARGS="-k layout"]    every room and every mechanism once, in minutes
-#   make test-all                    every test that needs no root and no other programs
+#   make test-all                    every test that needs no root and no other programs; a few cases only in campaign
 #   make test-places                 a few tests in a clone named as ours, in a path with a space, and from a wheel
 #   make test-cluster                the tests under a real SLURM; installs it from Debian's packages, so it needs root
 #   make test-window                 the page in a real browser; installs Debian's chromium, so it needs root
@@ -29,7 +29,7 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test test-all test-rest test-places test-cluster test-window pictures docs gpu check campaign setup setup-train clean
+.PHONY: train test test-all test-rest test-seldom test-places test-cluster test-window pictures docs gpu check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(if $(STEPS),steps=$(STEPS)) $(ARGS)
@@ -40,9 +40,13 @@ test: setup
 test-all: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --all
 
-# What `make test-all` has and `make test` has not: .ci/run calls one after the other.
+# What `make test-all` has and `make test` has not, for who has run the one and wants the other.
 test-rest: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --rest
+
+# Cases that prove again what others of `make test-all` prove: tests/sample.py.
+test-seldom: setup
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --seldom
 
 test-places: setup
 	@$(VENV)/bin/python tools/run_in_places.py $(ARGS)
@@ -74,7 +78,7 @@ check: setup
 	$(VENV)/bin/lint-imports
 
 # Slow: thousands of replays, and every benchmark, side by side with its peer, each a new round of its docs/measured/*.json.
-campaign: setup
+campaign: setup test-seldom
 	$(VENV)/bin/python tools/campaign_replay.py 0 3000 --fresh
 	$(VENV)/bin/python tools/campaign_lanes.py --fresh
 	$(VENV)/bin/python benchmarks/lanes.py --fresh

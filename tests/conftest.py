@@ -9,9 +9,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from sample import is_left_out
-
-POLL_S = 0.02
+from sample import is_left_out, is_seldom
+from waits import pause_s
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("emberward", deadline=None)
@@ -37,16 +36,20 @@ def wait_until() -> Callable[..., None]:
 
     def wait(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
         end = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < end, f"waited {timeout_s} s in vain for {what}"
-            time.sleep(POLL_S)
+        while True:
+            began = time.monotonic()
+            if condition():
+                return
+            now = time.monotonic()
+            assert now < end, f"waited {timeout_s} s in vain for {what}"
+            time.sleep(pause_s(now - began))
 
     return wait
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what `make test` leaves to `make test-all`. See [Note: sampled tests]."""
+    """Marks what `make test` leaves to `make test-all`, and both to `make campaign`. See [Note: sampled tests]."""
     seen: Counter[str] = Counter()
     for item in items:
         if not isinstance(item, pytest.Function):
@@ -55,4 +58,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = f"{file}::{item.originalname}"
         if is_left_out(file, item.originalname, seen[name]):
             item.add_marker(pytest.mark.thorough)
+        if is_seldom(file, item.originalname, seen[name]):
+            item.add_marker(pytest.mark.seldom)
         seen[name] += 1

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO
 
 FIRST, LAST = 1024, 65535
+NETWORKS = range(1, 251)
+"""Numbers of networks. Their bytes of the file of locks are no port's."""
 DEFAULT_RANGE = (32768, 60999)
 """Of Linux (net/ipv4/af_inet.c), for a platform that has no such file; macOS begins at 49152."""
 
@@ -29,6 +31,20 @@ def reserve_port() -> int:
     """
     with _one_at_a_time:
         return _reserve()
+
+
+def reserve_network() -> int:
+    """A number of NETWORKS, for a subnet of a test's own, that stays this process's until it ends.
+
+    See [Note: reserved ports].
+    """
+    with _one_at_a_time:
+        first = random.randrange(len(NETWORKS))
+        for number in itertools.chain(NETWORKS[first:], NETWORKS[:first]):
+            if number not in _given() and _is_locked_now(number):
+                _given().add(number)
+                return number
+    raise RuntimeError(f"no network of {len(NETWORKS)} is left")
 
 
 def _reserve() -> int:

@@ -3,8 +3,9 @@
 [Note: sampled tests]
 `make test` covers every room and every mechanism once. A file of EVERY keeps each n-th case of each parametrised test,
 always the first; a test of LATER has its mechanism covered by the tests that its line names. All that is left out is
-marked `thorough`: `make test-all` runs it, and `pytest` by hand does. `tests/house/test_sample.py` holds all tables
-against the tests that exist, and the seconds of each file against BUDGET_S.
+marked `thorough`: `make test-all` runs it, and `pytest` by hand does. Of a test of SELDOM `make test-all` too keeps
+each n-th case; the others are marked `seldom` besides, and `make campaign` runs them (`make test-seldom`).
+`tests/house/test_sample.py` holds all tables against the tests that exist, and each file's seconds against BUDGET_S.
 """
 
 EVERY: dict[str, int] = {
@@ -159,6 +160,20 @@ LATER: dict[str, str] = {
 }
 """A test, and where `make test` covers its mechanism, relative to the test's folder."""
 
+SELDOM: dict[str, tuple[int, str]] = {
+    "ranks/test_dry_run.py::test_dry_run_equals_the_live_run": (
+        2, "../../tools/campaign_dry_runs.py (every schedule, family and ZeRO stage), test_dry_run.py (the other cases)"
+    ),
+    "ranks/test_hangs.py::test_the_verdict_is_the_same_where_a_wait_does_not_block": (
+        2, "test_hangs.py (the same programs where a wait blocks, and the other cases)"
+    ),
+    "ranks/test_hangs.py::test_a_slow_job_is_no_alarm_where_a_wait_does_not_block": (2, "test_hangs.py (slow jobs)"),
+    "ranks/test_mistakes.py::test_all_commands_name_the_same_ranks_cause_and_line": (
+        2, "test_hangs.py (the verdicts), test_readme.py (the commands), test_mistakes.py (the other cases)"
+    ),
+}  # fmt: skip
+"""A test of which `make test-all` runs every n-th case, and where what the others show is shown too."""
+
 BUDGET_S = 60.0
 """What one file may take in `make test`, in the seconds that `tools/run_tests.py --times` wrote down last."""
 
@@ -173,3 +188,9 @@ OVER: dict[str, str] = {
 def is_left_out(file: str, function: str, number: int) -> bool:
     """Whether `make test` leaves out the `number`-th case (from 0) of `function` in `file`, a path below tests/."""
     return f"{file}::{function}" in LATER or number % EVERY.get(file, 1) != 0
+
+
+def is_seldom(file: str, function: str, number: int) -> bool:
+    """Whether `make test-all` leaves out that case too, for `make campaign`."""
+    stride, _ = SELDOM.get(f"{file}::{function}", (1, ""))
+    return number % stride != 0

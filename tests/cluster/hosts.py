@@ -12,6 +12,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from ports import reserve_network
+
 LIMIT_S = 20.0
 _NUMBERS = itertools.count()
 
@@ -21,13 +23,13 @@ def ip(*words: str) -> None:
 
 
 class Hosts:
-    """`names[i]` has 10.77.N.i+1 on the job's link and 10.78.N.i+1 on the control link; N is made of our pid."""
+    """`names[i]` has 10.77.N.i+1 on the job's link and 10.78.N.i+1 on the control link; N is nobody else's."""
 
     def __init__(self, count: int) -> None:
         # A namespace whose last process has just ended is taken away a little later: names are used once.
         number = next(_NUMBERS)
         self._tag = f"{os.getpid() % 10000}{'abcdefghij'[number % 10]}"
-        self._net = (os.getpid() + number) % 250
+        self._net = reserve_network()
         self.names = [f"eh{self._tag}n{number}" for number in range(1, count + 1)]
         self.control = f"10.78.{self._net}.254"
         self._processes: list[subprocess.Popen] = []

@@ -4,7 +4,7 @@ import ast
 import json
 
 import pytest
-from sample import BUDGET_S, EVERY, LATER, OVER, is_left_out
+from sample import BUDGET_S, EVERY, LATER, OVER, SELDOM, is_left_out, is_seldom
 
 from house.tree import ROOT
 
@@ -33,6 +33,26 @@ def test_a_test_for_later_exists_and_says_where_its_mechanism_is_covered(test):
 def test_the_first_case_is_never_left_out():
     assert not any(is_left_out(file, "test_any", 0) for file in EVERY)
     assert is_left_out("ranks/test_layout_grid.py", "test_any", 1)
+
+
+@pytest.mark.parametrize("test", sorted(SELDOM))
+def test_a_test_of_which_cases_are_seldom_run_exists_has_cases_and_says_where_they_are_covered(test):
+    file, _, function = test.partition("::")
+    stride, covered = SELDOM[test]
+    assert function in functions_of(file)
+    assert stride > 1
+    assert ((TESTS / file).parent / covered.split()[0]).exists()
+    assert not is_seldom(file, function, 0)
+    assert is_seldom(file, function, 1)
+    assert not is_seldom(file, "test_another", 1)
+
+
+@pytest.mark.parametrize("test", sorted(SELDOM))
+def test_what_is_seldom_run_is_no_case_of_make_test(test):
+    """`make test-all` is all that `make test` is, and more."""
+    file, _, function = test.partition("::")
+    cases = range(1000)
+    assert {n for n in cases if is_seldom(file, function, n)} <= {n for n in cases if is_left_out(file, function, n)}
 
 
 def over(seconds: dict[str, float]) -> set[str]:

@@ -14,24 +14,24 @@ from ranks.dry_cases import both, whole_recipe
 LAYOUTS = {
     "dp2 zero0 acc2 saves in the foreground": {"dp": 2, "zero": 0, "accumulation": 2, "background": False},
     "dp2 zero1 acc2": {"dp": 2, "zero": 1, "accumulation": 2},
-    "dp2 zero2 acc2 recompute": {"dp": 2, "zero": 2, "accumulation": 2, "recompute": True},
-    "dp2 pp2 zb_v zero3 recompute": {
-        "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "zb_v", "stages_per_rank": 2, "recompute": True,
-    },
+    "hsdp 2x2 zero3 acc2": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
     "tp2 without sequence parallel": {"tp": 2, "sequence_parallel": False, "accumulation": 2},
     "tp2 with copies compared and printed": {
         "tp": 2, "sequence_parallel": False, "accumulation": 2,
         "debug": ("equal blocks.*.mlp axis=tp", "equal embed_norm.weight axis=tp", "print blocks.0 mb=0"),
     },
+    "dp2 zero2 acc2 recompute": {"dp": 2, "zero": 2, "accumulation": 2, "recompute": True},
     "pp2 gpipe bf16": {"pp": 2, "accumulation": 4, "schedule": "gpipe", "compute": "bf16"},
     "dp2 pp2 interleaved zero3": {
         "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "interleaved", "stages_per_rank": 2,
     },
-    "hsdp 2x2 zero3 acc2": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
+    "dp2 pp2 zb_v zero3 recompute": {
+        "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "zb_v", "stages_per_rank": 2, "recompute": True,
+    },
+    "dp2 tp2 pp2 1f1b saves in the foreground": {"dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "background": False},
     "roberta dp2 tp2 pp2 dropout zero2": {
         "family": "roberta", "rate": 0.1, "dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "zero": 2,
     },
-    "dp2 tp2 pp2 1f1b saves in the foreground": {"dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "background": False},
 }  # fmt: skip
 
 

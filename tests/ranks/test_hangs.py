@@ -22,13 +22,14 @@ NAMES = (
 )  # fmt: skip
 """Of slow ones those that the noise of other tests does not hide: 5% of a step is left to tools/campaign_hangs.py."""
 ON_DEVICE = (
-    "skipped_collective", "uneven_data", "different_op", "missing_group", "slow_rank", "extra_collective",
-    "different_root", "dtype", "lock", "dataloader_worker", "stopped", "killed", "exception", "thread_died", "sleep",
-    "cpu_loop", "store_wait", "unmatched_p2p", "pipeline_stage", "slow_periodic", "version_skew", "device_stall",
-    "ddp_lock", "fsdp_lock", "mesh_lock", "shape",
+    "skipped_collective", "uneven_data", "different_op", "version_skew", "slow_rank", "dataloader_worker",
+    "different_root", "dtype", "extra_collective", "lock", "missing_group", "killed", "exception", "thread_died",
+    "cpu_loop", "sleep", "store_wait", "stopped", "pipeline_stage", "slow_periodic", "unmatched_p2p", "device_stall",
+    "ddp_lock", "fsdp_lock", "shape", "mesh_lock",
 )  # fmt: skip
 """Programs that also stop where a wait does not block. Not so the others: without a wait of the host two orders of two
-groups, or of a send and a receive, meet after all, and a call that was left out only shifts those after it."""
+groups, or of a send and a receive, meet after all, and a call that was left out only shifts those after it. At odd
+places stand those of NAMES and two that are like ddp_lock: see SELDOM of tests/sample.py."""
 ALIKE_ON_DEVICE = ("slow_but_alive", "long_evaluation", "slow_lock", "late_transfer", "wandering")
 ASKED = "lock"
 """The program whose processes are explained too, as if no recorder ran in them."""

@@ -23,7 +23,7 @@ from emberward.sources.ring import new_ring_folder, remove_ring_folder
 from ranks.hangs.driver import warm_ranks
 from ranks.held_out_truth import PROGRAMS, truth_of
 
-STRIDE = 5
+STRIDE = 10
 """Of the programs of each kind, by name."""
 NAMES = [
     f"{kind}/{path.stem}" for kind in ("faults", "healthy") for path in sorted((PROGRAMS / kind).glob("*.py"))[::STRIDE]

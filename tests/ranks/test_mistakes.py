@@ -28,11 +28,11 @@ Wait = Callable[..., None]
 
 TRUTHS: dict[str, tuple[tuple[int, ...], str, str]] = {
     "validation": ((0,), "extra_collective", "    dist.all_reduce(total)"),
-    "uneven": ((1,), "uneven_data", "    dist.barrier()"),
     "skipped": ((1,), "extra_collective", "            dist.all_reduce(shown)"),
+    "uneven": ((1,), "uneven_data", "    dist.barrier()"),
+    "raises": ((1,), "exception", "        loss = torch.nn.functional.cross_entropy(model(x), y)"),
     # Of two ranks nothing tells which shape is right: both wait, and nobody is named.
     "shapes": ((), "shape", "    dist.all_reduce(scores)"),
-    "raises": ((1,), "exception", "        loss = torch.nn.functional.cross_entropy(model(x), y)"),
     "barrier": ((0,), "extra_collective", "            dist.barrier()"),
 }
 """Culprits, cause, and the text of the line."""

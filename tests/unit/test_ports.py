@@ -52,3 +52,17 @@ def test_threads_get_different_ports_and_open_the_file_of_locks_once(monkeypatch
         first, second = pool.map(lambda _: ports.reserve_port(), range(2))
     assert first != second
     assert len(opened) == 1
+
+
+def test_another_process_gets_no_network_that_is_reserved_here():
+    reserved = {ports.reserve_network() for _ in range(3)}
+    assert len(reserved) == 3
+    assert reserved <= set(ports.NETWORKS)
+    script = (
+        f"import ports; ports.NETWORKS = tuple({sorted(reserved)})\nprint(len(ports.NETWORKS))\nports.reserve_network()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(ports.__file__).parent, capture_output=True, text=True
+    )
+    assert done.stdout == "3\n"
+    assert "RuntimeError: no network of 3 is left" in done.stderr
