@@ -83,6 +83,15 @@ def until_step(recipe: Path, started: subprocess.Popen, wait_until, step: int = 
     assert started.poll() is None, said(recipe)
 
 
+def until_saved(recipe: Path, started: subprocess.Popen, wait_until, step: int) -> None:
+    def is_saved() -> bool:
+        save = latest(only_run(recipe) / "checkpoints")
+        return save is not None and int(save.name.removeprefix("step-")) >= step
+
+    wait_until(lambda: is_saved() or started.poll() is not None, f"a save of step {step} or later", LIMIT_S)
+    assert started.poll() is None, said(recipe)
+
+
 @pytest.mark.timeout(600)
 def test_a_stop_is_saved_on_all_hosts_and_a_spare_takes_the_place_of_a_host_whose_link_is_down(
     machines, text, tmp_path, straight, wait_until
@@ -128,6 +137,8 @@ def test_a_killed_rank_costs_no_host_but_a_power_cut_and_a_reboot_do_and_fewer_g
     assert attempts(recipe)[0]["code"] == "L102", said(recipe)
     assert left_out(only_run(recipe).parent.parent) == {}, "a death never costs a host its place"
 
+    # Two attempts without a new save between them would be the last.
+    until_saved(recipe, started, wait_until, (attempts(recipe)[0]["saved_step"] or 0) + 1)
     until_step(recipe, started, wait_until, attempts(recipe)[0]["last_step"] + 2)
     _, second, third = machines.hosts.names[:3]
     (machines.folder / f"off-{third}").touch()
