@@ -40,7 +40,7 @@ test: setup
 test-all: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --all
 
-# What `make test-all` has and `make test` has not, for who has run the one and wants the other.
+# What `make test-all` has and `make test` has not, .ci/run calls one after the other.
 test-rest: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --rest
 

@@ -1,8 +1,8 @@
-"""Runs the tests in lanes: kept ranks, jobs that hang, two of other jobs, rooms of processes, of files, and all others.
+"""Runs the tests in lanes: kept ranks, jobs that hang, other jobs, rooms of processes, rooms of files, all others.
 
     python tools/run_tests.py             what a newcomer runs, minutes: `make test`
-    python tools/run_tests.py --all       every test but those of --seldom: `make test-all`, .ci/run
-    python tools/run_tests.py --rest      what --all has and the first does not: `make test-rest`
+    python tools/run_tests.py --all       every test but those of --seldom: `make test-all`
+    python tools/run_tests.py --rest      what --all has and the first does not: .ci/run, after `make test`
     python tools/run_tests.py --seldom    cases that prove again what others of --all prove: `make campaign`
     python tools/run_tests.py --cluster   tests/cluster alone, which needs SLURM and root: `make test-cluster`
     python tools/run_tests.py --window    tests/window alone, which needs a browser: `make test-window`
@@ -45,8 +45,10 @@ def _of_ranks(*names: str) -> tuple[str, ...]:
 
 
 HANGS = _of_ranks("child", "device_calls", "hangs", "held_out", "mistakes", "pairs", "pauses", "readme", "watch_api")
-JOBS = _of_ranks("certificate_run", "check", "huggingface", "launch", "profile", "recorder", "rewind", "run")
-PROGRAMS = _of_ranks("debug_prompt", "families", "gpu_tool", "incidents", "node_scripts", "symptoms")
+JOBS = _of_ranks(
+    *("certificate_run", "check", "gpu_tool", "huggingface", "incidents", "launch", "profile", "recorder", "rewind"),
+    "run",
+)
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
 FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "recipe", "report"))
 IN_MEMORY = frozenset({"files"})
@@ -54,15 +56,14 @@ IN_MEMORY = frozenset({"files"})
 SHARED_MEMORY = Path("/dev/shm")
 LEAST_FREE_BYTES = 4 << 30
 LANES = {
-    "ranks": ("tests/ranks", *(f"--ignore={file}" for file in (*HANGS, *JOBS, *PROGRAMS))),
+    "ranks": ("tests/ranks", *(f"--ignore={file}" for file in (*HANGS, *JOBS))),
     "hangs": HANGS,
     "jobs": JOBS,
-    "programs": PROGRAMS,
     "processes": PROCESSES,
     "files": FILES,
     "others": ("tests", *(f"--ignore={folder}" for folder in ("tests/ranks", *PROCESSES, *FILES))),
 }
-PRIORITY = dict.fromkeys(("ranks", "hangs", "jobs", "programs"), ("nice", "-n", "5"))
+PRIORITY = dict.fromkeys(("ranks", "hangs", "jobs"), ("nice", "-n", "5"))
 """One process runs all tests of each other lane: without this the many processes of ranks leave it no time."""
 CACHE = Path(".pytest_cache")
 CHOICES = {
@@ -74,12 +75,10 @@ CHOICES = {
     "--window": (),
 }
 NETWORKS = tuple(f"tests/cluster/test_{name}.py" for name in ("hosts", "namespaces", "shared_late"))
-SLOW = tuple(f"tests/cluster/test_{name}.py" for name in ("slow_hosts", "ssh"))
 OWN_LANES: dict[str, dict[str, tuple[str, ...]]] = {
     "--cluster": {
-        "slurm": ("tests/cluster", *(f"--ignore={file}" for file in (*NETWORKS, *SLOW))),
+        "slurm": ("tests/cluster", *(f"--ignore={file}" for file in NETWORKS)),
         "networks": NETWORKS,
-        "slow": SLOW,
     },
     "--window": {"window": ("tests/window",)},
 }
