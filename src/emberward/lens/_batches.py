@@ -26,8 +26,22 @@ _OF_TEXTS = frozenset(
 )  # fmt: skip
 _METHODS = frozenset({"append", "extend", "get", "items", "keys", "setdefault", "update"})
 _FUNCTIONS = frozenset(
-    {"Counter", "dict", "enumerate", "isinstance", "len", "list", "range", "set", "sorted", "str", "tuple", "zip"}
-)
+    {
+        "Counter",
+        "dict",
+        "enumerate",
+        "isinstance",
+        "len",
+        "list",
+        "open",
+        "range",
+        "set",
+        "sorted",
+        "str",
+        "tuple",
+        "zip",
+    }
+)  # fmt: skip
 """Methods that no tensor has, and functions that do nothing with the numbers of one."""
 _WITHOUT_TENSORS = re.compile(
     r"-packages/(PIL|albumentations|cv2|evaluate|imageio|joblib|matplotlib|narwhals|nltk|numpy|pandas|pyarrow|regex|"

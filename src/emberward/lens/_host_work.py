@@ -66,9 +66,10 @@ def _written_at(users: Sequence[Instruction], sources: Sources) -> tuple[Cause, 
 def _writes(scope: ast.AST, source: Source) -> dict[ast.AST, Cause]:
     """The calls of a function that open a file to write it, or write into one."""
     handles: dict[str, Cause] = {}
+    own = {*ast.walk(scope), *source.tree.body}
     for each in ast.walk(source.tree):
         for call, target in _openings(each):
-            if (cause := _opens(call)) is not None:
+            if (cause := _opens(call)) is not None and (each in own or isinstance(target, ast.Attribute)):
                 handles |= dict.fromkeys(_names_of(target), cause)
     found: dict[ast.AST, Cause] = {}
     for call in (each for each in ast.walk(scope) if isinstance(each, ast.Call)):
