@@ -4,7 +4,9 @@
 What Python, or a library that knows no tensors (PIL, tokenizers, json), does in the training loop for values that the
 loss is computed from, a worker could have done before: it is `data_wait`, as what a loader does in the training
 process is. It is a source of data and no part of the model where nothing that a module computed in the loop goes into
-it. Operations of torch's, and calls that are not known to be Python's own, are the step's work.
+it. Operations of torch's, and calls that are not known to be Python's own, are the step's work. A method of an object
+may be a model's, unless its class is written in the program and is none of a module's; what a function without a part
+of the model does, it does for what it gives its caller.
 """
 
 import ast
@@ -13,7 +15,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from emberward.lens._samples import USER, Instruction
-from emberward.lens._source import Source, Sources, call_name, made_of, names_in
+from emberward.lens._source import Source, Sources, call_name, made_of, names_in, read_in
 
 _LIBRARIES = frozenset({"Image", "ImageFilter", "ImageOps", "csv", "cv2", "json", "np", "numpy", "random", "re", "rng"})
 _OF_TEXTS = frozenset(
@@ -24,11 +26,26 @@ _OF_TEXTS = frozenset(
 )  # fmt: skip
 _METHODS = frozenset({"append", "extend", "get", "items", "keys", "setdefault", "update"})
 _FUNCTIONS = frozenset(
-    {"Counter", "dict", "enumerate", "isinstance", "len", "list", "range", "set", "sorted", "str", "tuple", "zip"}
-)
+    {
+        "Counter",
+        "dict",
+        "enumerate",
+        "isinstance",
+        "len",
+        "list",
+        "open",
+        "range",
+        "set",
+        "sorted",
+        "str",
+        "tuple",
+        "zip",
+    }
+)  # fmt: skip
 """Methods that no tensor has, and functions that do nothing with the numbers of one."""
 _WITHOUT_TENSORS = re.compile(
-    r"-packages/(PIL|albumentations|cv2|imageio|nltk|numpy|pandas|pyarrow|regex|sentencepiece|skimage|spacy|tiktoken|tokenizers)/"
+    r"-packages/(PIL|albumentations|cv2|evaluate|imageio|joblib|matplotlib|narwhals|nltk|numpy|pandas|pyarrow|regex|"
+    r"rouge_score|sacrebleu|scipy|sentencepiece|seqeval|skimage|sklearn|spacy|threadpoolctl|tiktoken|tokenizers)/"
     r"|transformers/.*tokenization"
 )
 _MAKES = (
@@ -42,19 +59,23 @@ _MAKES = (
     | ast.Tuple
     | ast.Set
 )
+_OF_BYTECODE = ("BUILD_", "JUMP_BACKWARD", "LIST_APPEND", "MAP_ADD", "RESUME", "SET_ADD", "STORE_FAST", "UNPACK_")
+"""Instructions that compute nothing with a tensor."""
+_NO_MODULES = frozenset({"ABC", "Dataset", "Generic", "IterableDataset", "Iterator", "Protocol", "Sampler", "object"})
+"""Bases of classes that are no modules."""
 
 
 def batch_at(frames: Sequence[Instruction], sources: Sources) -> Instruction | None:
     """The line that binds what Python makes there for the loss; None where it does something else."""
     users = [place for place in frames if place.owner == USER]
-    if not users or not _is_of_python(frames, sources):
+    if not users or not is_of_python(frames, sources):
         return None
-    if any(_is_of_model(place, sources.of(place.file)) for place in users):
+    if any(_is_of_model(place, inner, sources) for inner, place in zip((None, *users), users, strict=False)):
         return None
     return sources.fed_at(users, is_from_source=True)
 
 
-def _is_of_python(frames: Sequence[Instruction], sources: Sources) -> bool:
+def is_of_python(frames: Sequence[Instruction], sources: Sources) -> bool:
     """Whether the thread is in Python's own work there, or in a library's that has no tensors."""
     inside = list(takewhile(lambda place: place.owner != USER, frames))
     if any("-packages/" in place.file and not _WITHOUT_TENSORS.search(place.file) for place in inside):
@@ -64,6 +85,8 @@ def _is_of_python(frames: Sequence[Instruction], sources: Sources) -> bool:
     if inside:
         return True
     leaf = frames[0]
+    if leaf.operation.startswith(_OF_BYTECODE):
+        return True
     node = sources.of(leaf.file).node_at(leaf)
     if not isinstance(node, ast.Call):
         return isinstance(node, _MAKES)
@@ -85,8 +108,12 @@ def _is_of_object(call: ast.Call, source: Source) -> bool:
     return is_method or source.is_object(call.func)
 
 
-def _is_of_model(place: Instruction, source: Source) -> bool:
-    """Whether the instruction's statement uses what a module, or another object that is called, has computed there."""
+def _is_of_model(place: Instruction, inner: Instruction | None, sources: Sources) -> bool:
+    """Whether the instruction's statement uses what a module, or another object that is called, has computed there.
+
+    Or whether the method `inner` that it calls may be a module's.
+    """
+    source = sources.of(place.file)
     node = source.node_at(place)
     above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
     statement = next((each for each in above if isinstance(each, ast.stmt)), None)
@@ -101,5 +128,19 @@ def _is_of_model(place: Instruction, source: Source) -> bool:
         for target in each.targets
         for name in names_in(target)
     }
-    used = names_in(statement.iter if isinstance(statement, ast.For) else statement)
+    calls = (each for each in ast.walk(statement) if isinstance(each, ast.Call))
+    if inner is not None and any(_is_of_object(each, source) for each in calls) and _may_be_module(inner, sources):
+        return True
+    used = read_in(statement.iter if isinstance(statement, ast.For) else statement)
     return bool(computed and made_of(computed, scope) & used)
+
+
+def _may_be_module(place: Instruction, sources: Sources) -> bool:
+    """Whether the instruction's function is a method of a class that others than plain ones are bases of."""
+    source = sources.of(place.file)
+    node = source.node_at(place)
+    above = source.above(node) if node is not None else ()
+    around = next((each for _, each in above if isinstance(each, ast.ClassDef)), None)
+    bases = [] if around is None else around.bases
+    names = (each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "Generic") for each in bases)
+    return any(name not in _NO_MODULES for name in names)

@@ -35,6 +35,7 @@ from itertools import pairwise
 from emberward.findings import Cause
 from emberward.lens._batches import batch_at
 from emberward.lens._elements import read_one_by_one
+from emberward.lens._host_work import host_work
 from emberward.lens._lists import listed_at
 from emberward.lens._logs import dropped_call, given_to_a_log, is_library_log
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
@@ -396,8 +397,17 @@ def _by_text(frames: list[Instruction], users: list[Instruction], rank: RankSamp
     elif sources.called(leaf) in _MAKES_TENSORS:
         cause = Cause.HOST_COPY
     else:
-        return _next_turn(frames, users, sources)
+        return _next_turn(frames, users, sources) or _not_needed(frames, rank, sources)
     return Told(cause=cause, site=users[0].site, is_host=rank.device == "cpu")
+
+
+def _not_needed(frames: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
+    """Python's work for files and scores ([Note: host work]); what an evaluation scores is its own work."""
+    found = host_work(frames, sources)
+    if found is None or (rank.by_turns and found[0] is Cause.EVAL):
+        return None
+    inner = next(place.site for place in frames if place.owner == USER)
+    return Told(cause=found[0], site=found[1].site, inner=None if inner == found[1].site else inner)
 
 
 def _next_turn(frames: list[Instruction], users: list[Instruction], sources: Sources) -> Told | None:

@@ -28,7 +28,7 @@ from emberward.lens._slowdown import changes_of, own_by_step, parts_around, part
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
-from emberward.lens._uneven import uneven_steps
+from emberward.lens._uneven import is_of_pace, uneven_steps
 from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
@@ -165,6 +165,7 @@ def profile_of(
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
     wastes = (*wastes, *small_kernels(seen, measured, sources))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
+    exposed = [each for each in exposed if not is_of_pace(each, measured, seen)]
     uneven = None if overlap is None else uneven_steps(overlap, measured, seen)
     exposed += [] if uneven is None else [uneven]
     exposed = [_weighed(each, replay.without(each)) for each in exposed]

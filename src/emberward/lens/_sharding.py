@@ -8,6 +8,8 @@ group that are given what it gathered before in the step, not written since. Whe
 memory that was free on the host in the observed steps, on all its ranks together, that is time for nothing. Its cost is
 what the gathers after a step's first keep the training thread: exposed, or in FSDP's work of issuing and copying them.
 Which unit a gather is of, its asker says: FSDP names it, else the module in which it was issued, with its size.
+Where the line that asks for it is inside of what two lines of a caller run, one after the other, the second of these is
+the one that can be changed.
 """
 
 import bisect
@@ -204,6 +206,8 @@ def wastes_of(
         if worst.share >= MIN_GAIN and worst.cost_s >= MIN_COST_S:
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
             made = _made_at(ranks, _largest(work, by_rank, ranks)) if worst.cause is Cause.SMALL_PARAMETERS else None
+            if worst.cause is Cause.GATHERED_TWICE:
+                made = called_again_at(samples, worst.site)
             if worst.cause is Cause.RECOMPUTE:
                 made = checkpointed_at(samples, sources or Sources())
             cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
@@ -419,6 +423,33 @@ def _recompute(
             f"what it would keep takes {kept:,} bytes a rank at most; {rank.free_bytes:,} were free",
         ),
     )
+
+
+def called_again_at(ranks: Sequence[RankSamples], site: str | None) -> str | None:
+    """The later of the lines of one caller that both run a line in a forward; None where one alone does.
+
+    The innermost such caller counts, and of its lines those that take half of the longest or more.
+    """
+    spent: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    """By how many of the program's frames lie between, and the caller's line."""
+    moment: dict[str, float] = defaultdict(float)
+    for rank in ranks:
+        for sampled in rank.stacks:
+            users = [place.site for place in sampled.stack if place.owner == USER]
+            if site not in users or any(place.function == ENGINE for place in sampled.stack):
+                continue
+            for depth, caller in enumerate(users[len(users) - users[::-1].index(site) :]):
+                for step, (seconds, _) in sampled.steps.items():
+                    index = step - rank.first_step
+                    if step in sampled.at_s and 0 <= index < rank.num_steps:
+                        spent[depth][caller] += seconds
+                        moment[caller] += seconds * (sampled.at_s[step] - rank.bounds_s[index])
+    for _, lines in sorted(spent.items()):
+        most_s = max(lines.values())
+        often = [line for line, seconds in lines.items() if seconds >= most_s / 2 and seconds > 0]
+        if len(often) > 1:
+            return max(often, key=lambda line: moment[line] / lines[line])
+    return None
 
 
 def _recomputing_s(rank: RankSamples) -> float:

@@ -250,7 +250,7 @@ class Excess:
     part: float
 
 
-def excess_line(ranks: Sequence[RankSamples], culprit: int) -> Excess | None:
+def excess_line(ranks: Sequence[RankSamples], culprit: int, *, has_operations: bool = True) -> Excess | None:
     """The line of the loop at which a rank spends most more than the median of the others.
 
     What a thread waits for in torch's collectives and in the backward is left out, for that is where the others wait;
@@ -258,6 +258,7 @@ def excess_line(ranks: Sequence[RankSamples], culprit: int) -> Excess | None:
     nothing to wait for on a processor: what they take longer there at equal work is another thread's or program's
     doing. A backward is longer where its forward is: what it takes more is the forward's, whose line can be changed.
     Ranks of which one does more of the same gain its distance to their mean, for the others then do more.
+    `has_operations`: processor time in torch's modules and backward counts; else only what is outside of them.
     """
     own: dict[int, dict[tuple[bool, str], float]] = {rank.rank: defaultdict(float) for rank in ranks if rank.num_steps}
     """By whether it is the backward, and the line."""
@@ -267,7 +268,8 @@ def excess_line(ranks: Sequence[RankSamples], culprit: int) -> Excess | None:
             site = loop_line(sampled, rank)
             if site is not None:
                 waits = _waits(sampled, waiting)
-                seconds = sum(cpu if waits else wall for wall, cpu in sampled.steps.values()) / rank.num_steps
+                busy = 1.0 if has_operations else 0.0
+                seconds = sum(busy * cpu if waits else wall for wall, cpu in sampled.steps.values()) / rank.num_steps
                 own[rank.rank][_is_backward(sampled), site] += seconds
     others = [lines for rank, lines in own.items() if rank != culprit]
     if not others or not own.get(culprit):

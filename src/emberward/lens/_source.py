@@ -241,6 +241,8 @@ class Sources:
             scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
             if not names and isinstance(statement, ast.Expr) and _returns(None, scope):
                 continue  # A wait before the value that the caller gets.
+            if is_from_source and index + 1 < len(users) and _returns(None, scope) and not _has_model(scope, source):
+                continue  # What the function does is for that value.
             is_next = isinstance(statement, ast.For) or self.called(place) == "next"
             is_source = is_from_source or index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
             if names and _feeds(names, scope):
@@ -342,12 +344,23 @@ class Sources:
         return any(isinstance(each, ast.While | ast.For) for each in above[:scope])
 
 
-_KEEPERS = WRITERS | {"append", "put", "put_nowait", "add", "extend", "write", "isinstance", "len"}
+KEEPERS = WRITERS | {"append", "put", "put_nowait", "add", "extend", "write", "isinstance", "len"}
 """Calls that show or keep what they are given."""
 
 
 def names_in(node: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def read_in(node: ast.AST) -> set[str]:
+    """The names that are read there, and not those that are only bound."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def _has_model(scope: ast.AST, source: Source) -> bool:
+    """Whether a function calls an object, as a module is, or a backward."""
+    calls = (each for each in ast.walk(scope) if isinstance(each, ast.Call))
+    return any(source.is_object(call.func) or call_name(call) == "backward" for call in calls)
 
 
 def _bound(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
@@ -363,13 +376,23 @@ def _feeds(names: set[str], scope: ast.AST) -> bool:
     calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call)]
     backward = [call for call in calls if call_name(call) == "backward"]
     if not backward:
-        given = [arg for call in calls if call_name(call) not in _KEEPERS for arg in (*call.args, *call.keywords)]
+        given = [arg for call in calls if call_name(call) not in KEEPERS for arg in (*call.args, *call.keywords)]
         return any(names & names_in(arg) for arg in given)
-    reached = set().union(*(names_in(call) for call in backward))
+    return bool(names & reached_by(scope))
+
+
+def reached_by(scope: ast.AST) -> set[str]:
+    """The names from which a function computes what it calls ``backward`` on, or what it returns where it never does.
+
+    Empty where it does neither.
+    """
+    calls = [each for each in ast.walk(scope) if isinstance(each, ast.Call) and call_name(each) == "backward"]
+    given = [each.value for each in ast.walk(scope) if isinstance(each, ast.Return) and each.value is not None]
+    reached = set().union(*(names_in(each) for each in calls or given))
     assigned = [
         (bound, names_in(node.iter if isinstance(node, ast.For) else node))
         for node in ast.walk(scope)
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) and (bound := _bound_by(node))
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) and (bound := bound_by(node))
     ]
     size = -1
     while size != len(reached):
@@ -377,7 +400,7 @@ def _feeds(names: set[str], scope: ast.AST) -> bool:
         for bound, used in assigned:
             if bound & reached:
                 reached |= used
-    return bool(names & reached)
+    return reached
 
 
 _NO_GRADIENTS = frozenset({"no_grad", "inference_mode"})
@@ -392,7 +415,7 @@ def made_of(names: set[str], scope: ast.AST) -> set[str]:
     """The names, and those that are computed from them."""
     found, size = set(names), -1
     assigned = [
-        (_bound_by(node), names_in(node.iter if isinstance(node, ast.For) else node.value))
+        (bound_by(node), names_in(node.iter if isinstance(node, ast.For) else node.value))
         for node in ast.walk(scope)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.For)
     ]
@@ -402,7 +425,7 @@ def made_of(names: set[str], scope: ast.AST) -> set[str]:
     return found
 
 
-def _bound_by(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) -> set[str]:
+def bound_by(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) -> set[str]:
     return _bound(node, [node.iter]) if isinstance(node, ast.For) else _bound(node, [])
 
 

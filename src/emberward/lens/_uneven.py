@@ -11,6 +11,11 @@ late in turn by chance, or for want of a processor. So three things have to be s
   of their tensors, by a share that explains at least half of the cost.
 
 Dealt evenly the ranks meet in the middle, so the gain is what the last one comes after the mean of all.
+
+[Note: pace of a processor]
+Of ranks on processors that compute the same, one may take longer for it in every step: its processor is slower, shares
+a cache, or serves others too. That is no line's. So a late peer has to spend at least half of its cost outside of
+torch's modules and backward, or to be given more to compute in the observed steps.
 """
 
 import bisect
@@ -67,6 +72,26 @@ def uneven_steps(
         calls=len(late) / num_steps,
         what=f"{worst.op} {worst.group}" if worst.file else worst.op,
     )
+
+
+def is_of_pace(late: Exposed, samples: Sequence[RankSamples], operations: Sequence[RankOperations]) -> bool:
+    """Whether a late peer only takes longer for the same operations. See [Note: pace of a processor].
+
+    False where the operations of a rank were not observed, and of other causes.
+    """
+    work = {rank.rank: [sum(each) / rank.num_steps for each in _amounts(rank)] for rank in operations if rank.num_steps}
+    ranks = [rank for rank in samples if rank.num_steps]
+    is_known = all(rank.device == "cpu" and rank.rank in work for rank in ranks)
+    if late.cause is not Cause.LATE_PEER or not is_known or len(ranks) < 2:
+        return False
+    culprit = late.ranks[0]
+    others = [each for rank, each in work.items() if rank != culprit]
+    usual = [max(statistics.fmean(each), 1.0) for each in zip(*others, strict=True)]
+    more = max(own / each - 1 for own, each in zip(work[culprit], usual, strict=True))
+    if more * late.cost_s / late.share >= late.cost_s / 2:
+        return False
+    line = excess_line(ranks, culprit, has_operations=False)
+    return line is None or line.more_s < late.cost_s / 2
 
 
 def _waits(

@@ -8,7 +8,7 @@ from emberward.events import Group, Lane, LaneKind
 from emberward.findings import Cause
 from emberward.lens import Call, Replay, Sources, audit, operations_of, samples_of
 from emberward.lens._findings import exposed_finding
-from emberward.lens._uneven import uneven_steps
+from emberward.lens._uneven import is_of_pace, uneven_steps
 
 MS = 1_000_000
 STEP_MS = 100
@@ -22,16 +22,21 @@ def lengths(rank, step, longer_ms):
     return 40 + (longer_ms if (step + rank) % 2 else 0)
 
 
-def samples(rank, *, own_ms):
-    """A rank that computes `own_ms` of a step at line 2 and then waits in the backward of line 3."""
+def samples(rank, *, own_ms, in_module=False):
+    """A rank that computes `own_ms` of a step at line 2, maybe in a module, and waits in the backward of line 3."""
     places = [
         [FILE, "<module>", 1, "user", 2, 2, 0, 1, "CALL"],
         [FILE, "<module>", 1, "user", 3, 3, 0, 1, "CALL"],
         ["/torch/autograd/graph.py", "_engine_run_backward", 1, "platform", 9, 9, 0, 1, "CALL"],
+        ["/torch/nn/modules/conv.py", "forward", 1, "platform", 9, 9, 0, 1, "CALL"],
     ]
     spent = [own_ms(rank, step) for step in range(NUM)]
     stacks = [
-        {"stack": [0], "flag": "", "steps": {k: [ms * MS, ms * MS] for k, ms in enumerate(spent)}},
+        {
+            "stack": [3, 0] if in_module else [0],
+            "flag": "",
+            "steps": {k: [ms * MS, ms * MS] for k, ms in enumerate(spent)},
+        },
         {"stack": [2, 1], "flag": "", "steps": {k: [(STEP_MS - ms) * MS, 0] for k, ms in enumerate(spent)}},
     ]
     head = {
@@ -106,6 +111,21 @@ def test_what_a_late_rank_did_not_compute_is_no_part_of_the_cost():
 )
 def test_ranks_that_are_late_in_turn_for_other_reasons_are_no_imbalance(case):
     assert told(**case) is None
+
+
+@pytest.mark.parametrize(
+    ("in_module", "rows", "is_of_its_processor"),
+    [(True, (100, 100), True), (True, (100, 180), False), (False, (100, 100), False)],
+    ids=["the same operations", "more to compute", "work of its own"],
+)
+def test_a_rank_that_takes_longer_for_the_same_operations_is_no_late_peer(in_module, rows, is_of_its_processor):
+    both = [samples(rank, own_ms=lambda rank, step: 40 + 10 * rank, in_module=in_module) for rank in (0, 1)]
+    overlap = audit([], both, Sources(lambda file: TEXT), meetings(lambda rank, step: 40 + 10 * rank))
+    seen = [operations(rank, sizes=(rows[rank],)) for rank in (0, 1)]
+    (late,) = overlap.found
+    assert (late.cause, late.site, late.ranks) == (Cause.LATE_PEER, "train.py:2", (1,))
+    assert is_of_pace(late, both, seen) is is_of_its_processor
+    assert not is_of_pace(late, both, seen[:1])  # What a rank computes is not known.
 
 
 def test_uneven_steps_gain_what_the_last_comes_after_the_mean_in_these_words():

@@ -4,10 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from unit.lens.test_logs_and_lists import RANK
 from unit.lens.test_work import NONE, STEP_MS, rank_of, seen
 
 from emberward.findings import Cause
-from emberward.lens import Sources, checkpointed_at, wastes_of, work_of
+from emberward.lens import Instruction, Sampled, Sources, checkpointed_at, wastes_of, work_of
+from emberward.lens._sharding import called_again_at
+from emberward.lens._slowdown import ENGINE
 from emberward.lens._units import blocks_of, start_share
 
 PARTS = [f"blocks.{number}.{name}" for number in (0, 1) for name in ("att.qkv", "up", "down")]
@@ -90,3 +93,31 @@ def test_a_method_that_calls_its_base_asks_for_no_forward_again():
     rank = replace(rank, stacks=(replace(rank.stacks[0], stack=(*inner, method, loop)),))
     assert checkpointed_at([rank], Sources(lambda file: text)) == "train.py:4"
     assert checkpointed_at([rank], Sources(lambda file: text.replace("super()", "self"))) == "train.py:3"
+
+
+def called(*lines, engine=False):
+    """A rank whose loop runs line 5 of the tower for 10 ms of each step at each of the lines, in this order."""
+
+    def at(file, line):
+        return Instruction(file, "f", 1, "user", line, line, 0, 1, "CALL")
+
+    backward = (Instruction("/torch/autograd/graph.py", ENGINE, 1, "platform", 9, 9, 0, 1, "CALL"),) if engine else ()
+    stacks = tuple(
+        Sampled(
+            stack=(at("layer.py", 3), at("tower.py", 5), *backward, at("train.py", line), at("train.py", 9)),
+            flag="",
+            steps={step: (0.01, 0.01) for step in range(4)},
+            at_s={step: step + 0.02 * turn for step in range(4)},
+        )
+        for turn, line in enumerate(lines)
+    )
+    return replace(RANK, bounds_s=(0.0, 1.0, 2.0, 3.0, 4.0), stacks=stacks)
+
+
+def test_what_two_lines_of_a_caller_run_is_told_at_the_later_one():
+    assert called_again_at([called(7, 8)], "tower.py:5") == "train.py:8"
+    assert called_again_at([called(8, 7)], "tower.py:5") == "train.py:7"
+    assert called_again_at([called(7, 8)], "train.py:7") is None
+    assert called_again_at([called(7), called(7)], "tower.py:5") is None  # One line alone, in turns of a loop.
+    assert called_again_at([called(7, 8, engine=True)], "tower.py:5") is None  # Gathered for the backward.
+    assert called_again_at([], None) is None

@@ -1,0 +1,184 @@
+"""What a program does in its loop, in Python, for its files and its scores. Pure.
+
+[Note: host work]
+What Python, or a library that knows no tensors, does in the loop is the step's own work while the step uses it. Where
+it goes into a file, it is `logging`, of bytes `save_in_step`: the text shows what is opened to be written, and what is
+given to that. Where it is made of what the model has computed, and the loop only shows or keeps it, or a helper that
+the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch. What a loss,
+a branch of the loop or any other call is given is used.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from emberward.findings import Cause
+from emberward.lens._batches import is_of_python
+from emberward.lens._samples import USER, Instruction
+from emberward.lens._source import KEEPERS, Source, Sources, bound_by, call_name, made_of, names_in, reached_by, read_in
+
+_MODE = re.compile(r"[rwaxbt+]*[wax+][rwaxbt+]*")
+_WRITE_TEXT = frozenset({"savefig", "to_csv", "to_json", "write_text"})
+_WRITE_BYTES = frozenset({"imsave", "imwrite", "to_parquet", "to_pickle", "write_bytes"})
+_SHOWS = KEEPERS | {
+    "add_scalar", "add_scalars", "float", "format", "log_dict", "log_metrics", "max", "mean", "min", "round",
+    "set_description", "set_postfix", "str", "sum",
+}  # fmt: skip
+"""Calls that show or keep what they are given, or make a number of it that these show."""
+
+
+def host_work(frames: Sequence[Instruction], sources: Sources) -> tuple[Cause, Instruction] | None:
+    """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
+    users = [place for place in frames if place.owner == USER]
+    if not users or any("/torch/" in place.file for place in frames):
+        return None
+    if (written := _written_at(users, sources)) is not None:
+        return written
+    scored = _scored_at(users, sources) if is_of_python(frames, sources) else None
+    return None if scored is None else (Cause.EVAL, scored)
+
+
+def _around(place: Instruction, sources: Sources) -> tuple[list[ast.AST], ast.stmt | None, ast.AST]:
+    """What stands around an instruction, from itself on, its statement and its function."""
+    source = sources.of(place.file)
+    node = source.node_at(place)
+    above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
+    statement = next((each for each in above if isinstance(each, ast.stmt)), None)
+    scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
+    return above, statement, scope
+
+
+def _written_at(users: Sequence[Instruction], sources: Sources) -> tuple[Cause, Instruction] | None:
+    """What is written, at the innermost line that gives what is computed there to a file."""
+    for place in users:
+        source = sources.of(place.file)
+        above, statement, scope = _around(place, sources)
+        writes = _writes(scope, source)
+        calls = [above[0], *above[1 : above.index(statement)]] if statement in above else []
+        found = next((writes[each] for each in calls if each in writes), None)
+        if found is None and isinstance(statement, ast.Assign):
+            found = _only_written(statement, scope, source, writes)
+        if found is not None:
+            return found, place
+    return None
+
+
+def _writes(scope: ast.AST, source: Source) -> dict[ast.AST, Cause]:
+    """The calls of a function that open a file to write it, or write into one."""
+    handles: dict[str, Cause] = {}
+    own = {*ast.walk(scope), *source.tree.body}
+    for each in ast.walk(source.tree):
+        for call, target in _openings(each):
+            if (cause := _opens(call)) is not None and (each in own or isinstance(target, ast.Attribute)):
+                handles |= dict.fromkeys(_names_of(target), cause)
+    found: dict[ast.AST, Cause] = {}
+    for call in (each for each in ast.walk(scope) if isinstance(each, ast.Call)):
+        name, given = call_name(call), [*call.args, *(each.value for each in call.keywords)]
+        base = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        used = set().union(*(_names_of(each) for each in (*given, *base)))
+        into = next((handles[each] for each in sorted(used) if each in handles), None)
+        cause = Cause.SAVE_IN_STEP if name in _WRITE_BYTES else Cause.LOGGING if name in _WRITE_TEXT else None
+        if (cause := into or cause or _opens(call)) is not None:
+            found[call] = cause
+    return found
+
+
+def _openings(node: ast.AST) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Calls, and what takes their values: of an assignment, of a with statement."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        yield node.value, node.targets[0]
+    for each in node.items if isinstance(node, ast.With) else ():
+        if isinstance(each.context_expr, ast.Call) and each.optional_vars is not None:
+            yield each.context_expr, each.optional_vars
+
+
+def _opens(call: ast.Call) -> Cause | None:
+    """What is written into a file that the call opens; None where it opens none to be written."""
+    if call_name(call) != "open":
+        return None
+    is_path = isinstance(call.func, ast.Attribute) and len(call.args) == 1
+    given = [*(call.args if is_path else call.args[1:]), *(each.value for each in call.keywords if each.arg == "mode")]
+    modes = [each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    written = next((mode for mode in modes if _MODE.fullmatch(mode)), None)
+    return None if written is None else Cause.SAVE_IN_STEP if "b" in written else Cause.LOGGING
+
+
+def _names_of(node: ast.AST) -> set[str]:
+    """A name, or an attribute of the program's own object."""
+    if isinstance(node, ast.Attribute):
+        return {f"self.{node.attr}"} if isinstance(node.value, ast.Name) and node.value.id == "self" else set()
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def _only_written(statement: ast.Assign, scope: ast.AST, source: Source, writes: dict[ast.AST, Cause]) -> Cause | None:
+    """What is written, where all that reads what a statement binds writes it."""
+    names = {each.id for each in statement.targets if isinstance(each, ast.Name)}
+    reads = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id in names]
+    reads = [each for each in reads if isinstance(each.ctx, ast.Load)]
+    into = [next((writes[up] for _, up in source.above(each) if up in writes), None) for each in reads]
+    return into[0] if into and None not in into else None
+
+
+def _scored_at(users: Sequence[Instruction], sources: Sources) -> Instruction | None:
+    """The line of the function which trains that makes something of what a model computes, and does not use it."""
+    for place in reversed(users):
+        source = sources.of(place.file)
+        above, statement, scope = _around(place, sources)
+        if statement is None or not (made_of(_computed(scope, source), scope) & read_in(statement)):
+            continue
+        trained = reached_by(scope)
+        kept = _kept_in(statement)
+        if not trained or kept is None or kept & trained:
+            return None
+        loops = [each for each in above if isinstance(each, ast.For | ast.While)]
+        loop = next((each for each in loops if each is not statement and _trains(each)), scope)
+        return place if all(_is_shown(each, source) for each in _loads(kept, loop, statement)) else None
+    return None
+
+
+def _computed(scope: ast.AST, source: Source) -> set[str]:
+    """The names that take what an object gives that is called, as a module is."""
+    return {
+        name
+        for each in ast.walk(scope)
+        if isinstance(each, ast.Assign)
+        and any(isinstance(call, ast.Call) and source.is_object(call.func) for call in ast.walk(each.value))
+        for target in each.targets
+        for name in names_in(target)
+    }
+
+
+def _kept_in(statement: ast.stmt) -> set[str] | None:
+    """The names that have what a statement makes: what it binds, else what its call is a method of; None for others."""
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        return bound_by(statement)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return names_in(statement.value.func) if isinstance(statement.value.func, ast.Attribute) else set()
+    return None
+
+
+def _trains(loop: ast.AST) -> bool:
+    return any(isinstance(each, ast.Call) and call_name(each) == "backward" for each in ast.walk(loop))
+
+
+def _loads(names: set[str], loop: ast.AST, own: ast.stmt) -> Iterator[ast.Name]:
+    """What reads the names, or what is made of them, in a loop, outside of a statement."""
+    mine = {*ast.walk(own)}
+    made = made_of(names, loop)
+    for each in ast.walk(loop):
+        if isinstance(each, ast.Name) and each.id in made and isinstance(each.ctx, ast.Load) and each not in mine:
+            yield each
+
+
+def _is_shown(node: ast.Name, source: Source) -> bool:
+    """Whether a read shows or keeps a value, or makes another of it that has reads of its own."""
+    for child, parent in source.above(node):
+        if isinstance(parent, ast.Call) and (call_name(parent) in _SHOWS or _is_reset(parent, child)):
+            return True
+        if isinstance(parent, ast.stmt):
+            return isinstance(parent, ast.Assign | ast.AugAssign) and not isinstance(parent.value, ast.Call)
+    return False
+
+
+def _is_reset(call: ast.Call, child: ast.AST) -> bool:
+    return child is call.func and call_name(call) in ("clear", "reset", "compute")

@@ -1,0 +1,134 @@
+"""Python's work in the loop for batches, files and scores: what is told of stacks that are written down."""
+
+from dataclasses import replace
+
+import pytest
+from unit.lens.test_logs_and_lists import RANK
+
+from emberward.findings import Cause
+from emberward.lens import Instruction, Sampled, Sources, tell
+
+PROGRAM = """class Tiles:
+    def mask(self, n):
+        fields = json.load(open(n))
+        for each in fields:
+            pen.polygon(each)
+        return make(picture)
+    def batch(self, numbers):
+        return stack([self.mask(n) for n in numbers])
+class Coder(nn.Module):
+    def codes(self, numbers):
+        return [sorted(n) for n in numbers]
+def main():
+    tiles = Tiles()
+    model = build()
+    coder = Coder()
+    for step in range(99):
+        x = tiles.batch(step)
+        codes = coder.codes(x)
+        y = model(x, codes)
+        loss = criterion(y)
+        loss.backward()
+        aucs.append(score(y))
+        best = score(y)
+        if best > 1:
+            stop()
+        queue.push(score(y))
+        history.add(score(y))
+        pick = weigh(queue)
+        (loss * pick).backward()
+        auc = score(y)
+        print(auc)
+        write(y)
+        read(y)
+def score(y):
+    return roc(y) + [sorted(y)]
+def write(y):
+    with open(path, "w") as file:
+        json.dump(y, file)
+    text = json.dumps(y)
+    path.write_text(text)
+    with path.open("wb") as kept:
+        pickle.dump(y, kept)
+def read(y):
+    with open(path) as file:
+        json.load(file)
+    return text
+"""
+JSON = Instruction("/x/lib/python3.11/json/decoder.py", "decode", 1, "platform", 9, 9, 4, 9, "CALL")
+SKLEARN = replace(JSON, file="/x/site-packages/sklearn/metrics/_ranking.py")
+OTHERS = replace(JSON, file="/x/site-packages/torchmetrics/functional/auroc.py")
+TORCH = replace(JSON, file="/x/site-packages/torch/functional.py")
+
+
+def at(line, text, function="main", operation="CALL"):
+    """The part of a line."""
+    column = PROGRAM.splitlines()[line - 1].index(text)
+    return Instruction("train.py", function, 1, "user", line, line, column, column + len(text), operation)
+
+
+MASK, BATCH = at(8, "self.mask(n)", "batch"), at(17, "tiles.batch(step)")
+DRAWS = at(5, "pen.polygon(each)", "mask")
+SCORES = at(35, "roc(y)", "score")
+
+
+def told(*stack, by_turns=False):
+    rank = replace(RANK, loop=(("train.py", "main", 1),), by_turns=by_turns)
+    sampled = Sampled(stack=stack, flag="", steps={0: (0.01, 0.01)})
+    found = tell(sampled, rank, Sources(lambda file: PROGRAM if file == "train.py" else ""))
+    return None if found is None else (found.cause, int(found.site.rpartition(":")[2]))
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        (JSON, at(3, "json.load(open(n))", "mask"), MASK, BATCH),
+        (at(3, "open(n)", "mask"), MASK, BATCH),
+        (replace(JSON, file="/x/site-packages/PIL/ImageDraw.py"), DRAWS, MASK, BATCH),
+        (at(4, "for each in fields", "mask", "JUMP_BACKWARD"), MASK, BATCH),
+    ],
+)
+def test_what_a_class_without_a_model_does_for_the_loss_is_data_wait_at_the_line_of_the_loop(stack):
+    assert told(*stack) == (Cause.DATA_WAIT, 17)
+
+
+def test_what_a_module_s_method_or_torch_does_for_the_loss_is_the_model_s():
+    assert told(at(11, "sorted(n)", "codes"), at(18, "coder.codes(x)")) is None
+    assert told(TORCH, at(6, "make(picture)", "mask"), MASK, BATCH) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "cause"),
+    [
+        (38, "json.dump(y, file)", Cause.LOGGING),
+        (39, "json.dumps(y)", Cause.LOGGING),
+        (37, 'open(path, "w")', Cause.LOGGING),
+        (42, "pickle.dump(y, kept)", Cause.SAVE_IN_STEP),
+        (45, "json.load(file)", None),
+    ],
+)
+def test_what_goes_into_a_file_is_a_log_and_bytes_are_a_save(line, text, cause):
+    function, caller = ("write", at(32, "write(y)")) if line < 43 else ("read", at(33, "read(y)"))
+    leaf = () if text.startswith("open") else (JSON,)
+    found = told(*leaf, at(line, text, function), caller)
+    assert (found if found is None or found[0] is not Cause.EVAL else None) == (cause and (cause, line))
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        (22, True),  # The list is read nowhere in the loop.
+        (23, False),  # A branch asks for it.
+        (26, False),  # The loss is computed from the queue.
+        (27, True),  # Nobody asks the history for anything.
+        (30, True),  # Shown alone.
+    ],
+)
+def test_what_is_made_of_the_model_s_values_and_not_used_in_the_step_is_eval(line, is_told):
+    assert told(SKLEARN, SCORES, at(line, "score(y)")) == ((Cause.EVAL, line) if is_told else None)
+
+
+def test_operations_of_torch_and_the_work_of_an_evaluation_are_no_score():
+    assert told(TORCH, SCORES, at(22, "score(y)")) is None
+    assert told(OTHERS, SCORES, at(22, "score(y)")) is None
+    assert told(SKLEARN, SCORES, at(22, "score(y)"), by_turns=True) is None
