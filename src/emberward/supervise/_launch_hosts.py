@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -297,10 +297,12 @@ class HostsAttempt(RecipeAttempt):
             folder=Path.cwd(),
             is_stopped=lambda: self.asked.at_s is not None,
         )
-        known = {host for each in named for host in each.hosts}
-        silent = [each for each in lost_hosts(self._team.hosts, answers) if each.hosts[0] not in known]
-        if named or silent:
-            return Conclusion(findings=(*silent, *named, *(each for each in errors if each not in named)))
+        asked = [_with_ranks(each, named) for each in lost_hosts(self._team.hosts, answers)]
+        # What a host itself answers, that it booted, or not at all, says more than what its peers saw of it.
+        told = {host for each in asked for host in each.hosts}
+        seen = [each for each in named if told.isdisjoint(each.hosts)]
+        if asked or seen:
+            return Conclusion(findings=(*asked, *seen, *(each for each in errors if each not in named)))
         if errors:
             return Conclusion(findings=tuple(errors))
         codes: dict[int, tuple[int, int]] = {}
@@ -362,6 +364,15 @@ def _is_held(plan: LaunchPlan, finding: Finding) -> bool:
     """Whether a host's supervisor still holds what was found."""
     told = [read_json(path) or {} for path in (plan.folder.path / "hosts").glob("*/*/supervisor.json")]
     return any(said.get("state") == "runs" and finding.code in (said.get("holds") or ()) for said in told)
+
+
+def _with_ranks(asked: Finding, seen: Sequence[Finding]) -> Finding:
+    """What asking a host told, with the ranks and the words of what its peers saw of it."""
+    same = next((each for each in seen if (each.code, each.hosts) == (asked.code, asked.hosts)), None)
+    if same is None:
+        return asked
+    evidence = (*asked.evidence, f"its peers: {same.message}")
+    return replace(asked, culprit_ranks=same.culprit_ranks, waiting_ranks=same.waiting_ranks, evidence=evidence)
 
 
 def leaving_finding(finding: Finding, seconds: float) -> Finding:
