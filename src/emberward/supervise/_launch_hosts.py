@@ -371,8 +371,8 @@ def _with_ranks(asked: Finding, seen: Sequence[Finding]) -> Finding:
     same = next((each for each in seen if (each.code, each.hosts) == (asked.code, asked.hosts)), None)
     if same is None:
         return asked
-    evidence = (*asked.evidence, f"its peers: {same.message}")
-    return replace(asked, culprit_ranks=same.culprit_ranks, waiting_ranks=same.waiting_ranks, evidence=evidence)
+    evidence = (*asked.evidence, f"its peers: {same.message}", *same.evidence)
+    return replace(same, message=asked.message, evidence=evidence, next=asked.next)
 
 
 def leaving_finding(finding: Finding, seconds: float) -> Finding:
