@@ -298,6 +298,8 @@ class HostsAttempt(RecipeAttempt):
             is_stopped=lambda: self.asked.at_s is not None,
         )
         asked = [_with_ranks(each, named) for each in lost_hosts(self._team.hosts, answers)]
+        for each in asked:
+            self.overseer.correct(each)
         # What a host itself answers, that it booted, or not at all, says more than what its peers saw of it.
         told = {host for each in asked for host in each.hosts}
         seen = [each for each in named if told.isdisjoint(each.hosts)]

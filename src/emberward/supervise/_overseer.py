@@ -189,6 +189,10 @@ class Overseer:
         """Whether this attempt has said so already, as severely."""
         return not self._is_news(finding)
 
+    def correct(self, finding: Finding) -> None:
+        """What is reported next of the same incident is said again: it tells more than what was said of it first."""
+        self._said.pop(key_of(finding), None)
+
     def report(self, finding: Finding, *, is_told_elsewhere: bool = False) -> None:
         """Writes a finding down and tells whoever wants to know; not one that was said in this attempt as severely.
 

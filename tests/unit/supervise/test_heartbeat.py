@@ -8,7 +8,7 @@ import pytest
 from unit.cli.door import emberward
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.report import RunFolder, append_line, write_json
+from emberward.report import RunFolder, append_line, read_findings, write_json
 from emberward.supervise import Oversight, Patience, silence_finding
 from emberward.supervise._overseer import Overseer, own_finding
 
@@ -143,6 +143,22 @@ def test_what_two_snapshots_tell_is_shown_once(folder):
     assert overseer._take(second, now_s=3.0) == [HANG]
     assert overseer._take({"findings": [], "progress": {}}, now_s=6.0) == []
     overseer.close(state="done")
+
+
+def test_what_corrects_an_incident_is_said_though_it_was_said_before_and_replaces_it(folder):
+    overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=False), environment={})
+    overseer.begin(1)
+    hang = dataclasses.replace(HANG, culprit_ranks=(1,))
+    overseer.report(hang)
+    again = dataclasses.replace(hang, message="rank 1 has gone")
+    assert overseer.is_said(again), "words alone are no news"
+    overseer.correct(again)
+    assert not overseer.is_said(again)
+    overseer.report(again)
+    assert overseer.is_said(again)
+    overseer.close(state="failed")
+    standing, _ = read_findings(folder, [], None)
+    assert [each.message for each in standing] == ["rank 1 has gone"]
 
 
 def test_the_look_alike_a_notice_that_stays_one_is_shown_and_one_that_is_over_is_not(folder):
