@@ -19,11 +19,12 @@ from emberward.supervise._act import DEATH_LIMIT_S, LASTING, Act, Held, Patience
 from emberward.supervise._council import Council
 from emberward.supervise._host import seen_here
 from emberward.supervise._late_lines import LINES, write_if_possible
+from emberward.supervise._losses import LossLog
 from emberward.supervise._node_agent import findings_of
 from emberward.supervise._nodes import Node
 from emberward.supervise._notify import Notifier
 from emberward.supervise._rings import RingBox, own_identity
-from emberward.supervise._watching import MAX_STARTS, WatcherChild, watcher_command
+from emberward.supervise._watching import MAX_STARTS, STOP_LIMIT_S, WatcherChild, watcher_command
 
 BEAT_S = 2.0
 CONCLUDE_LIMIT_S = 8.0
@@ -87,6 +88,8 @@ class Overseer:
         self._box: RingBox | None = None
         self._child: WatcherChild | None = None
         self._num_starts = 0
+        self._has_read = False
+        """Whether a watcher of this attempt was up: it has read what the job logged."""
         self._exits: dict[int, int] = {}
         self._attempt = 0
         self._held: dict[tuple[object, ...], Held] = {}
@@ -104,7 +107,7 @@ class Overseer:
 
     def begin(self, attempt: int) -> dict[str, str]:
         """The environment for this attempt's command: ours, and what makes its ranks record."""
-        self._attempt, self._num_starts = attempt, 0
+        self._attempt, self._num_starts, self._has_read = attempt, 0, False
         self._exits = {}
         self._held.clear()
         self._let_go.clear()
@@ -277,9 +280,14 @@ class Overseer:
         """Ends the watcher, keeps the rings in ``events/attempt-N``, and takes their folder away."""
         self._written_by_ranks()
         if self._child is not None:
-            self._child.stop(limit_s=LAST_LIMIT_S)
-            self._child = None
+            self._end_child(limit_s=LAST_LIMIT_S)
         if self._box is not None:
+            if not self._has_read and self._box.has_captured():
+                # The job ended before a watcher was up.
+                assert self._box.folder is not None
+                losses = LossLog(self._box.folder, self.folder)
+                losses.start()
+                losses.end()
             self._tell_gaps(is_last=True)
             self._box.copy(self._kept)
             self._box.remove()
@@ -312,13 +320,17 @@ class Overseer:
         for said in self._child.poll(now_s=now_s):
             new += self._take(said, now_s=now_s)
         if self._child.is_silent(now_s=now_s):
-            self._child.stop()
-            self._child = None
+            self._end_child()
             if self._num_starts >= MAX_STARTS:
                 self.report(
                     own_finding("the watcher of the ranks ended or is silent", "emberward explain PID of the command")
                 )
         return new
+
+    def _end_child(self, *, limit_s: float = STOP_LIMIT_S) -> None:
+        assert self._child is not None
+        self._has_read |= self._child.stop(limit_s=limit_s) or self._child.is_up
+        self._child = None
 
     def _start(self, rings: Path, *, now_s: float) -> None:
         self._num_starts += 1

@@ -118,11 +118,16 @@ class WatcherChild:
         """Its process."""
         return self._process.pid
 
-    def stop(self, *, limit_s: float = STOP_LIMIT_S) -> None:
-        """Ends it: by the end of its input, else after `limit_s` by force. One that the kernel holds ends later."""
+    def stop(self, *, limit_s: float = STOP_LIMIT_S) -> bool:
+        """Ends it: by the end of its input, else after `limit_s` by force. One that the kernel holds ends later.
+
+        Whether it ended in order, having read all that the job logged.
+        """
         self._process.close("stdin")
         try:
-            self._process.wait(limit_s)
+            is_in_order = self._process.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
             self._process.end()
+            is_in_order = False
         self._process.close()
+        return is_in_order

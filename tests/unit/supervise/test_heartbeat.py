@@ -232,3 +232,12 @@ def test_a_watcher_that_cannot_be_started_is_told_and_one_that_can_is_not(folder
     assert found == (expected if is_too_long else [])
     if is_too_long:
         assert said[0]["next"] == "free memory or processes on this host"
+
+
+def test_what_a_job_logged_is_read_though_it_ended_before_a_watcher_was_up(folder):
+    overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=True), environment={})
+    overseer.begin(1)
+    notes = [{"line": f"step {step} loss {2.5 - step / 10}", "rank": 0} for step in range(3)]
+    (overseer._box.folder / "captured-7-1.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes))
+    overseer.close(state="done")
+    assert [json.loads(line)["loss"] for line in folder.logged.read_text().splitlines()] == [2.5, 2.4, 2.3]
