@@ -20,7 +20,10 @@ that source's runs, all 176 sources together.
 [Note: sharded parameters]
 FSDP gathers a layer's parameters while the layer before it computes, and reduces its gradients while the next one does
 (torch/distributed/fsdp/_fully_shard): a pass exposes the gather of its first layer, a backward also the last
-reduce-scatter. Gathered parameters are copied out (2 + 2 bytes each, forward and backward) and gradients copied in (2
+reduce-scatter. What no layer holds is exposed too: the embedding is needed before any layer, and its gradient is the
+last one (pytorch/torchtitan pull request 182: "both exposed since the embedding has the last gradient computation").
+torch's FSDP has the head in one unit with it, that of the model as a whole, which stays gathered from a forward to its
+backward (pytorch/pytorch pull request 117323; the same folder, _fsdp_state.py). Gathered parameters are copied out (2 + 2 bytes each, forward and backward) and gradients copied in (2
 read, 4 written for a float32 reduction): 14 bytes a parameter and micro-batch that compute waits for. A collective
 holds some of the processors while it runs, so that what computes beside it is slower: each stage is priced once alone
 and once with fewer processors, products by their waves of tiles, all else by the share that is left.
@@ -82,7 +85,8 @@ class Prediction:
 class _StageTime:
     """Seconds of one stage for one micro-batch, and its parameters on one rank before dp shards them.
 
-    Of `backward_s`, `weights_s` gives the gradients of the layers' weights. For the lost shares see `_lost`.
+    Of `backward_s`, `weights_s` gives the gradients of the layers' weights; of `numel`, `outer_numel` are gathered
+    before any layer and reduced after all. For the lost shares see `_lost`.
     """
 
     forward_s: float
@@ -93,6 +97,7 @@ class _StageTime:
     forward: Cost
     backward: Cost
     numel: float
+    outer_numel: float
 
 
 def _sharders(plan: StepPlan) -> int:
@@ -170,9 +175,24 @@ def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageT
             forward=forward,
             backward=backward,
             numel=numel,
+            outer_numel=_outer_numel(model, plan, layers),
         )
-        for (forward, backward, weights, numel), (slow_forward, slow_backward, _, _) in zip(alone, beside, strict=True)
+        for layers, (forward, backward, weights, numel), (slow_forward, slow_backward, _, _) in zip(
+            _stage_layers(plan), alone, beside, strict=True
+        )
     ]
+
+
+def _outer_numel(model: Model, plan: StepPlan, layers: range) -> float:
+    """Parameters of a stage that are gathered before its first layer's and reduced after. See [Note: sharded
+    parameters]."""
+    if not plan.shards_parameters:
+        return 0.0
+    numbers = model.stage_blocks(layers)
+    held = sum(math.prod(tensor.local_shape(plan.tp, 0)) for tensor in model.tensors_of(numbers))
+    outer = {0} if not plan.has_root_unit else {0, len(model.blocks) - 1}
+    inner = range(numbers.start + (numbers.start in outer), numbers.stop - (numbers.stop - 1 in outer))
+    return held - sum(math.prod(tensor.local_shape(plan.tp, 0)) for tensor in model.tensors_of(inner))
 
 
 def _lost(alone: Cost, beside: Cost, cluster: Cluster) -> float:
@@ -213,11 +233,14 @@ def _transfers_s(model: Model, cluster: Cluster, plan: StepPlan) -> list[float]:
 class _DpTime:
     """Seconds of a stage's dp communication: one gather of its parameters, one reduce-scatter of its gradients.
 
-    `copy_out_s` and `copy_in_s` are the copies beside them, `pieces` the collectives into which each is cut.
+    `copy_out_s` and `copy_in_s` are the copies beside them, `pieces` the collectives into which each is cut. What is
+    gathered first and reduced last is in `outer_gather_s` and `outer_scatter_s` instead.
     """
 
     gather_s: float
     scatter_s: float
+    outer_gather_s: float
+    outer_scatter_s: float
     copy_out_s: float
     copy_in_s: float
     pieces: int
@@ -229,17 +252,21 @@ def _dp_times(cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime]) ->
     link = _dp_link(cluster, plan, ranks)
     others = plan.dp // ranks
     across = _dp_link(cluster, plan, others) if ranks == 1 else network_link(cluster, 1)
+
+    def scatter_s(numel: float) -> float:
+        summed_s = all_reduce_s(across, plan.reduce_bytes * numel / ranks, others) if others > 1 else 0.0
+        return gather_s(link, plan.reduce_bytes * numel, ranks) + summed_s
+
     times = []
     for stage, layers in zip(stages, plan.stage_layers, strict=True):
         pieces = layers if plan.shards_parameters or plan.scatters_each else 1
-        piece = stage.numel / pieces
-        scatter_s = gather_s(link, plan.reduce_bytes * piece, ranks)
-        if others > 1:
-            scatter_s += all_reduce_s(across, plan.reduce_bytes * piece / ranks, others)
+        piece = (stage.numel - stage.outer_numel) / pieces
         times.append(
             _DpTime(
                 gather_s=pieces * gather_s(link, plan.gather_bytes * piece, ranks),
-                scatter_s=pieces * scatter_s,
+                scatter_s=pieces * scatter_s(piece),
+                outer_gather_s=gather_s(link, max(2.0, plan.gather_bytes) * stage.outer_numel, ranks),
+                outer_scatter_s=scatter_s(stage.outer_numel),
                 copy_out_s=stream_s(cluster.device, 2 * plan.gather_bytes * stage.numel),
                 copy_in_s=stream_s(cluster.device, (2.0 + plan.reduce_bytes) * stage.numel) if ranks > 1 else 0.0,
                 pieces=pieces,
@@ -261,11 +288,14 @@ def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, beside_s
     share = 1.0 if plan.gathered_shares is None else plan.gathered_shares[slot.stage]
     gather_s, scatter_s = share * dp.gather_s if gathers else 0.0, dp.scatter_s if scatters else 0.0
     compute += (share * dp.copy_out_s if gather_s else 0.0) + (dp.copy_in_s if scatters else 0.0)
+    # The backward needs the embedding no more, and FSDP's outer unit is still there.
+    outer_s = share * dp.outer_gather_s if slot.part is Part.FORWARD else 0.0
+    outer_s += dp.outer_scatter_s if scatters else 0.0
     if not plan.dp_overlap:
-        return compute + gather_s + scatter_s
+        return compute + gather_s + scatter_s + outer_s
     ends_s = (gather_s + scatter_s) / dp.pieces
     comm_s = gather_s + scatter_s - ends_s
-    return ends_s + max(comm_s, compute + lost * comm_s)
+    return outer_s + ends_s + max(comm_s, compute + lost * comm_s)
 
 
 def _compute_s(slot: Slot, stage: _StageTime) -> float:

@@ -14,7 +14,8 @@ class StepPlan:
     bytes moved a parameter and micro-batch to add its gradient, 10 where a 16-bit gradient is added to a float32 one, 8
     where the product itself adds, 6 where both are 16 bits wide. `reduce_bytes` and `gather_bytes`: widths of gradients
     and parameters on the wire; twice the width stands for an all-reduce. `keeps_gathered`: parameters gathered for a
-    forward stay for its backward (SHARD_GRAD_OP). `scatters_each`: gradients are reduce-scattered after each
+    forward stay for its backward (SHARD_GRAD_OP). `has_root_unit`: embedding and head are gathered and reduced as one, before and after all layers
+    (torch's FSDP where no more than the layers are wrapped). `scatters_each`: gradients are reduce-scattered after each
     micro-batch (ZeRO-2). `cast_bytes`: bytes moved a parameter and micro-batch by casts of float32 weights for the
     products and of their gradients back (12 under torch's autocast). `optimizer_bytes`: bytes moved a parameter by the
     update; None: those of an AdamW that is fused as the stack is. `shard_ranks`: parameters are sharded over so many
@@ -43,6 +44,7 @@ class StepPlan:
     reduce_bytes: float = 4.0
     gather_bytes: float = 2.0
     keeps_gathered: bool = False
+    has_root_unit: bool = False
     scatters_each: bool = False
     cast_bytes: float = 0.0
     optimizer_bytes: float | None = None
