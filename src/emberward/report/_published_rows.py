@@ -31,6 +31,8 @@ One rule fills each word that sources use, before any row is predicted:
   (nemo/collections/llm/recipes/nemotron4_15b.py, ``pretrain_performance_optimizations``; MLPerf's gpt3 since round 3.1,
   ``TP_COMM_OVERLAP`` in config_common.sh);
 - Qwen3 norms its queries and keys; adapters, experts, states in the host's memory and Muon are refused;
+- torch's FSDP, by its words and those of torchtitan, has embedding and head in one unit, as where only layers are
+  wrapped;
 - ``hybrid`` sharding is over the ranks that it names, else over a node's;
 - float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
 """
