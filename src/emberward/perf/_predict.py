@@ -17,13 +17,6 @@ A range is the prediction times the 5% and the 95% quantile of measured over pre
 (docs/preflight.md). It says how wrong predictions were and moves none of them. Ranges made without a source hold 90% of
 that source's runs, all 176 sources together.
 
-[Note: sharded parameters]
-FSDP gathers a layer's parameters while the layer before it computes, and reduces its gradients while the next one does
-(torch/distributed/fsdp/_fully_shard): a pass exposes the gather of its first layer, a backward also the last
-reduce-scatter. Gathered parameters are copied out (2 + 2 bytes each, forward and backward) and gradients copied in (2
-read, 4 written for a float32 reduction): 14 bytes a parameter and micro-batch that compute waits for. A collective
-holds some of the processors while it runs, so that what computes beside it is slower: each stage is priced once alone
-and once with fewer processors, products by their waves of tiles, all else by the share that is left.
 Ranks lie tp fastest, then dp, then pp. Not predicted: congestion, saves, evaluation.
 """
 
@@ -36,11 +29,12 @@ from dataclasses import dataclass, field, replace
 
 from emberward.layout import Block, Model
 from emberward.perf._block_time import BlockTime, Casts, Recompute, Share, first_time, last_time, layer_time
+from emberward.perf._dp_time import DpTime, dp_link, dp_time, lost_share, outer_numel, sharders
 from emberward.perf._flops import hardware_tflops, mfu
 from emberward.perf._hardware import Cluster, Link
 from emberward.perf._kernels import NCCL_BLOCKS, Cost, all_reduce_s, gather_s, stream_s
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
-from emberward.perf._rings import network_link, ring_link
+from emberward.perf._rings import ring_link
 from emberward.perf._step_plan import StepPlan
 
 _DISPATCH_S = 10e-6
@@ -82,7 +76,8 @@ class Prediction:
 class _StageTime:
     """Seconds of one stage for one micro-batch, and its parameters on one rank before dp shards them.
 
-    Of `backward_s`, `weights_s` gives the gradients of the layers' weights. For the lost shares see `_lost`.
+    Of `backward_s`, `weights_s` gives the gradients of the layers' weights; of `numel`, `outer_numel` are gathered
+    before any layer and reduced after all. For the lost shares see `lost_share`.
     """
 
     forward_s: float
@@ -93,21 +88,12 @@ class _StageTime:
     forward: Cost
     backward: Cost
     numel: float
-
-
-def _sharders(plan: StepPlan) -> int:
-    """Ranks over which a parameter is sharded."""
-    return plan.dp if plan.shard_ranks is None else plan.shard_ranks
+    outer_numel: float
 
 
 def _tp_link(cluster: Cluster, plan: StepPlan) -> Link:
     """The link of a tp ring: the network where tp does not fit into a node."""
     return ring_link(cluster, plan.tp, cluster.devices_per_node)
-
-
-def _dp_link(cluster: Cluster, plan: StepPlan, num_ranks: int) -> Link:
-    """The link of a ring of `num_ranks` of a dp group, neighbours first."""
-    return ring_link(cluster, num_ranks, cluster.devices_per_node // plan.tp)
 
 
 def _stage_layers(plan: StepPlan) -> list[range]:
@@ -137,7 +123,7 @@ def _stage_costs(model: Model, cluster: Cluster, plan: StepPlan) -> list[tuple[C
         numbers = model.stage_blocks(layers)
         pieces = [time_of(model.blocks[number]) for number in numbers]
         numel = sum(math.prod(tensor.local_shape(plan.tp, 0)) for tensor in model.tensors_of(numbers))
-        add = plan.accumulate_bytes * numel / (_sharders(plan) if plan.shards_parameters else 1)
+        add = plan.accumulate_bytes * numel / (sharders(plan) if plan.shards_parameters else 1)
         add = add if plan.num_mb > 1 or plan.keeps_gradients else 0.0
         adding = Cost(memory_s=stream_s(cluster.device, add))
         casting = Cost(memory_s=stream_s(cluster.device, plan.cast_bytes * numel / 2))
@@ -160,25 +146,23 @@ def _weight_casts(plan: StepPlan) -> float:
 def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
     taken = replace(cluster, device=replace(cluster.device, taken_sms=NCCL_BLOCKS))
     alone, beside = _stage_costs(model, cluster, plan), _stage_costs(model, taken, plan)
+    link = dp_link(cluster, plan, plan.dp if sharders(plan) == 1 else sharders(plan))
     return [
         _StageTime(
             forward_s=_seconds(forward, cluster, plan),
             backward_s=_seconds(backward, cluster, plan),
             weights_s=_seconds(weights, cluster, plan),
-            forward_lost=_lost(forward, slow_forward, cluster),
-            backward_lost=_lost(backward, slow_backward, cluster),
+            forward_lost=lost_share(forward, slow_forward, cluster, link),
+            backward_lost=lost_share(backward, slow_backward, cluster, link),
             forward=forward,
             backward=backward,
             numel=numel,
+            outer_numel=outer_numel(model, plan, layers),
         )
-        for (forward, backward, weights, numel), (slow_forward, slow_backward, _, _) in zip(alone, beside, strict=True)
+        for layers, (forward, backward, weights, numel), (slow_forward, slow_backward, _, _) in zip(
+            _stage_layers(plan), alone, beside, strict=True
+        )
     ]
-
-
-def _lost(alone: Cost, beside: Cost, cluster: Cluster) -> float:
-    """The share of a collective's time by which work beside it grows, in [0, 1)."""
-    left = 1.0 - NCCL_BLOCKS / cluster.device.num_sms
-    return 1.0 - alone.seconds / (beside.matmul_s + (alone.seconds - alone.matmul_s) / left)
 
 
 def _host_s(cost: Cost, cluster: Cluster, plan: StepPlan) -> float:
@@ -209,46 +193,7 @@ def _transfers_s(model: Model, cluster: Cluster, plan: StepPlan) -> list[float]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DpTime:
-    """Seconds of a stage's dp communication: one gather of its parameters, one reduce-scatter of its gradients.
-
-    `copy_out_s` and `copy_in_s` are the copies beside them, `pieces` the collectives into which each is cut.
-    """
-
-    gather_s: float
-    scatter_s: float
-    copy_out_s: float
-    copy_in_s: float
-    pieces: int
-
-
-def _dp_times(cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime]) -> list[_DpTime]:
-    """See [Note: sharded parameters] for those of a layer."""
-    ranks = _sharders(plan)
-    link = _dp_link(cluster, plan, ranks)
-    others = plan.dp // ranks
-    across = _dp_link(cluster, plan, others) if ranks == 1 else network_link(cluster, 1)
-    times = []
-    for stage, layers in zip(stages, plan.stage_layers, strict=True):
-        pieces = layers if plan.shards_parameters or plan.scatters_each else 1
-        piece = stage.numel / pieces
-        scatter_s = gather_s(link, plan.reduce_bytes * piece, ranks)
-        if others > 1:
-            scatter_s += all_reduce_s(across, plan.reduce_bytes * piece / ranks, others)
-        times.append(
-            _DpTime(
-                gather_s=pieces * gather_s(link, plan.gather_bytes * piece, ranks),
-                scatter_s=pieces * scatter_s,
-                copy_out_s=stream_s(cluster.device, 2 * plan.gather_bytes * stage.numel),
-                copy_in_s=stream_s(cluster.device, (2.0 + plan.reduce_bytes) * stage.numel) if ranks > 1 else 0.0,
-                pieces=pieces,
-            )
-        )
-    return times
-
-
-def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, beside_s: float) -> float:
+def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: DpTime, beside_s: float) -> float:
     """Seconds of a slot with the dp communication of its micro-batch, or with `beside_s` of the step's beside it."""
     compute = _compute_s(slot, stage)
     lost = stage.forward_lost if slot.part is Part.FORWARD else stage.backward_lost
@@ -261,11 +206,14 @@ def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, beside_s
     share = 1.0 if plan.gathered_shares is None else plan.gathered_shares[slot.stage]
     gather_s, scatter_s = share * dp.gather_s if gathers else 0.0, dp.scatter_s if scatters else 0.0
     compute += (share * dp.copy_out_s if gather_s else 0.0) + (dp.copy_in_s if scatters else 0.0)
+    # The backward needs the embedding no more, and FSDP's outer unit is still there.
+    outer_s = share * dp.outer_gather_s if slot.part is Part.FORWARD else 0.0
+    outer_s += dp.outer_scatter_s if scatters else 0.0
     if not plan.dp_overlap:
-        return compute + gather_s + scatter_s
+        return compute + gather_s + scatter_s + outer_s
     ends_s = (gather_s + scatter_s) / dp.pieces
     comm_s = gather_s + scatter_s - ends_s
-    return ends_s + max(comm_s, compute + lost * comm_s)
+    return outer_s + ends_s + max(comm_s, compute + lost * comm_s)
 
 
 def _compute_s(slot: Slot, stage: _StageTime) -> float:
@@ -277,7 +225,7 @@ def _compute_s(slot: Slot, stage: _StageTime) -> float:
     }[slot.part]
 
 
-def _gathered_s(plan: StepPlan, dp: Sequence[_DpTime], first: set[Slot]) -> dict[Slot, float]:
+def _gathered_s(plan: StepPlan, dp: Sequence[DpTime], first: set[Slot]) -> dict[Slot, float]:
     """When the parameters of each stage's first forward are gathered at the earliest: one stage of a rank after
     another, from the start of the step."""
     gathered: dict[Slot, float] = {}
@@ -292,7 +240,7 @@ def _gathered_s(plan: StepPlan, dp: Sequence[_DpTime], first: set[Slot]) -> dict
     return gathered
 
 
-def _beside_s(plan: StepPlan, dp: Sequence[_DpTime]) -> dict[Slot, float]:
+def _beside_s(plan: StepPlan, dp: Sequence[DpTime]) -> dict[Slot, float]:
     """Seconds of the step's own gathers and reductions that run beside each slot: those of a stage beside its first and
     last micro-batch; where ranks start them together, beside as many micro-batches as there are ranks, the group that
     interleaving runs through a stage at once."""
@@ -312,7 +260,7 @@ def _beside_s(plan: StepPlan, dp: Sequence[_DpTime]) -> dict[Slot, float]:
 
 
 def _reduced_s(
-    plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[_DpTime], order: Sequence[Slot], timeline: Timeline
+    plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[DpTime], order: Sequence[Slot], timeline: Timeline
 ) -> float:
     """When a rank has the gradients of its stages summed."""
     last = {slot.stage: slot for slot in order if slot.part in _GRADIENTS}
@@ -332,7 +280,7 @@ def _reduced_s(
 
 
 def _walk(
-    model: Model, cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[_DpTime]
+    model: Model, cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[DpTime]
 ) -> tuple[Timeline, float]:
     """The schedule's timeline, and the seconds until the last rank has its gradients summed."""
     first = {
@@ -392,12 +340,15 @@ class _Walked:
 def _step(model: Model, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, float]:
     """A step walked, and the seconds that are priced."""
     stages = _stage_times(model, cluster, plan)
-    dp = _dp_times(cluster, plan, stages)
+    dp = [
+        dp_time(cluster, plan, numel=stage.numel, outer_numel=stage.outer_numel, layers=layers)
+        for stage, layers in zip(stages, plan.stage_layers, strict=True)
+    ]
     timeline, summed_s = _walk(model, cluster, plan, stages, dp)
     held = [sum(stages[at].numel for at in _stages_of(order)) for order in plan.orders]
     moved = _OPTIMIZER_BYTES[plan.how.is_fused] if plan.optimizer_bytes is None else plan.optimizer_bytes
     whole = plan.bucket_bytes + (plan.accumulate_bytes / 2 if plan.keeps_gradients else 0.0)
-    optimizer_s = stream_s(cluster.device, (moved / _sharders(plan) + whole) * max(held))
+    optimizer_s = stream_s(cluster.device, (moved / sharders(plan) + whole) * max(held))
     walked = _Walked(stages=stages, timeline=timeline, summed_s=summed_s, optimizer_s=optimizer_s)
     return walked, summed_s + optimizer_s
 

@@ -194,6 +194,7 @@ def _fsdp(
             stage_layers=(len(model.layers),),
             how=how,
             shards_parameters=True,
+            has_root_unit=True,
             gather_bytes=1.0 if how.fmt is NumberFormat.FP8 else 2.0,
         ),
         source=source,

@@ -151,6 +151,7 @@ def _sharded(
             stage_layers=(len(model.layers),),
             how=how,
             shards_parameters=True,
+            has_root_unit=True,
             reduce_bytes=reduce_bytes,
             keeps_gathered=keeps_gathered,
             shard_ranks=shard_ranks,

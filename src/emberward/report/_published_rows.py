@@ -31,6 +31,8 @@ One rule fills each word that sources use, before any row is predicted:
   (nemo/collections/llm/recipes/nemotron4_15b.py, ``pretrain_performance_optimizations``; MLPerf's gpt3 since round 3.1,
   ``TP_COMM_OVERLAP`` in config_common.sh);
 - Qwen3 norms its queries and keys; adapters, experts, states in the host's memory and Muon are refused;
+- torch's FSDP, by its words and those of torchtitan, has embedding and head in one unit, as where only layers are
+  wrapped;
 - ``hybrid`` sharding is over the ranks that it names, else over a node's;
 - float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
 """
@@ -90,6 +92,9 @@ _NVIDIA_S_OWN = re.compile(r"dgxc-benchmarking|performance recipes|performance[-
 """Sources of what NVIDIA's recipes for performance reach, by words."""
 _SCALES = ((r"mxfp8|mx-fp8", Casts.BLOCKS), (r"fp8[- ]cs\b|\bcurrent\b\)? [\w()-]*\s?scaling", Casts.CURRENT))
 """Transformer Engine's scales by words; else those of old steps."""
+_TORCH_FSDP = re.compile(r"fsdp|fully_shard|torchtitan")
+_OTHER_SHARDING = re.compile(r"\b(maxtext|pax|paxml|jax|deepspeed|megatron|gemini|yafsdp)\b")
+"""Words of sharding by torch's FSDP, and of others that sources call so too."""
 _DENIED = re.compile(r"\b(no|not|without)\b|false|\boff\b", re.IGNORECASE)
 
 
@@ -218,6 +223,12 @@ def _sharding(row: dict[str, Any]) -> str:
     return f"{kind}({group})" if group and "(" not in kind else kind
 
 
+def _is_torch_fsdp(row: dict[str, Any]) -> bool:
+    """Whether parameters are sharded by torch's FSDP, of either generation."""
+    words = " ".join((row["name"], row["layout"]["sharding"], row["source"], *row["assumed"])).lower()
+    return bool(_TORCH_FSDP.search(words) and not _OTHER_SHARDING.search(words))
+
+
 def _is_autocast(row: dict[str, Any]) -> bool:
     said = row["numerics"]
     sharding = _sharding(row)
@@ -262,6 +273,7 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
         found["shard_ranks"] = int(ranks.rstrip(")"))
     if kind in ("zero3", "hsdp"):
         found["shards_parameters"] = True
+        found["has_root_unit"] = _is_torch_fsdp(row)
         # Computing in fp8 does not gather in fp8: a scale by row, or Transformer Engine's of old steps, gathers bf16.
         found["gather_bytes"] = 1.0 if any(words in said for said in row["assumed"] for words in _GATHERED_FP8) else 2.0
     elif kind == "zero2":

@@ -42,7 +42,7 @@ def _row(
             orders=slots_of(one_f_one_b(1, num_mb)),
             stage_layers=(len(model.layers),),
             how=how,
-            **{"shards_parameters": True, **plan},
+            **{"shards_parameters": True, "has_root_unit": True, **plan},
         ),
         source=source,
         tokens_per_s_per_rank=rate,
@@ -152,7 +152,7 @@ def _olmo() -> Iterator[PublishedRun]:
 def _jax() -> Iterator[PublishedRun]:
     yield _row(
         name="maxtext-llama2-7b-8", cluster="h100", model=_llama(32, 4096, 32, 11008, None, 32000, 4096), dp=8,
-        micro_batch=2, how=Numerics(attention=Attention.CUDNN), step_s=0.721,
+        micro_batch=2, how=Numerics(attention=Attention.CUDNN), step_s=0.721, has_root_unit=False,
         source="NVIDIA/JAX-Toolbox rosetta/rosetta/projects/maxtext/README.md at 5a25a146 (May 2024)",
         assumed="minimal_flash keeps every product: only elementwise work, fused by XLA, is computed again",
     )  # fmt: skip
@@ -166,7 +166,7 @@ def _jax() -> Iterator[PublishedRun]:
         yield _row(
             name=f"paxml-5b-{ranks}-{fmt.value}", cluster="h100", model=gpt, dp=ranks, micro_batch=4,
             how=Numerics(fmt=fmt, casts=Casts.COMPILED, attention=Attention.SCORES_IN_MEMORY),
-            step_s=step_s, shard_ranks=8,
+            step_s=step_s, shard_ranks=8, has_root_unit=False,
             source="NVIDIA/dgxc-benchmarking paxml/ at v25.01 (DGX H100)",
             assumed="SAVE_DOT_ONLY keeps every product; cuDNN's attention is switched off (configure.sh); sharded in "
             "a node, copied over nodes",

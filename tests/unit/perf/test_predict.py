@@ -152,7 +152,7 @@ def test_parts_add_up_to_the_step():
 
 def test_a_ring_over_many_nodes_pays_for_each_hop():
     # By hand: 512 ranks on 64 nodes, 63 hops over the network and 448 inside nodes before the first piece is round;
-    # 8 layers are gathered forward and backward and scattered once, nothing hidden.
+    # 8 layers are gathered forward and backward and scattered once, the embedding gathered once, nothing hidden.
     plan = sharded(dp=512, dp_overlap=False)
     cluster = CLUSTERS["h100"]
     hops_s = 63 * 9.6e-6 + 448 * 3.4e-6
@@ -161,7 +161,7 @@ def test_a_ring_over_many_nodes_pays_for_each_hop():
     free = dataclasses.replace(cluster, inside=inside, between=between)
     one_node = dataclasses.replace(free, devices_per_node=512, inside=free.between)
     with_hops, without = (predict(MODEL, each, plan).step_s for each in (free, one_node))
-    assert with_hops - without == pytest.approx(3 * 8 * hops_s, rel=0.01)
+    assert with_hops - without == pytest.approx((3 * 8 + 2) * hops_s, rel=0.01)
 
 
 def test_more_micro_batches_shrink_the_bubble():
@@ -197,7 +197,8 @@ def sharded(**changes) -> StepPlan:
 
 
 def test_sharding_exposes_the_first_gather_and_the_last_scatter_and_copies():
-    # By hand: with free collectives between nodes only the copies remain, 14 bytes a parameter and micro-batch.
+    # With free collectives inside the node only the copies remain: 8 bytes a parameter and micro-batch out, and
+    # 6 in at the rate that was measured on an H100, 278 billion numbers a second.
     cluster = CLUSTERS["a100"]
     free = dataclasses.replace(cluster.inside, bytes_per_s=1e18, all_reduce_bytes_per_s=1e18, latency_s=0.0, ramp=())
     whole, pieces = (
@@ -205,7 +206,8 @@ def test_sharding_exposes_the_first_gather_and_the_last_scatter_and_copies():
         for plan in (step(dp=8, num_mb=1), sharded())
     )
     numel = MODEL.num_parameters
-    assert pieces - whole == pytest.approx(14 * numel / (2.039e12 * 0.87), rel=0.01)
+    copied_s = 8 * numel / (2.039e12 * 0.87) + numel / (278e9 * 2.039 / 3.35)
+    assert pieces - whole == pytest.approx(copied_s, rel=0.01)
 
 
 def test_sharding_over_one_rank_costs_nothing():

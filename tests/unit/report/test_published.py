@@ -355,6 +355,22 @@ def test_sharding_is_known_by_the_words_of_it(tmp_path, said, sharded, ranks):
     assert (plan.shards_parameters, plan.shard_ranks) == (sharded, ranks)
 
 
+@pytest.mark.parametrize(
+    ("said", "has_root_unit"),
+    [
+        ({"sharding": "FSDP full shard"}, True),
+        ({"sharding": "zero3", "assumed": ["torchtitan at that commit"]}, True),
+        ({"sharding": "hsdp(4)", "assumed": ["fully_shard"]}, True),
+        ({"sharding": "zero3"}, False),
+        ({"sharding": "zero3", "assumed": ["DeepSpeed, compared with FSDP"]}, False),
+        ({"sharding": "zero3", "assumed": ["MaxText, fsdp axis of 8"]}, False),
+        ({"sharding": "DDP", "assumed": ["torchtitan"]}, False),
+    ],
+)
+def test_embedding_and_head_are_one_unit_of_torch_s_fsdp_alone(tmp_path, said, has_root_unit):
+    assert row_of(tmp_path, **said).plan.has_root_unit is has_root_unit
+
+
 def test_a_word_that_no_rule_knows_is_refused_with_it_and_the_other_rows_are_read(tmp_path):
     with pytest.raises(ValueError, match="quantum"):
         row_of(tmp_path, attention="quantum")
