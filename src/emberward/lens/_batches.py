@@ -4,18 +4,19 @@
 What Python, or a library that knows no tensors (PIL, tokenizers, json), does in the training loop for values that the
 loss is computed from, a worker could have done before: it is `data_wait`, as what a loader does in the training
 process is. It is a source of data and no part of the model where nothing that a module computed in the loop goes into
-it. Operations of torch's, and calls that are not known to be Python's own, are the step's work. A method of an object
-may be a model's, unless its class is written in the program and is none of a module's; what a function without a part
-of the model does, it does for what it gives its caller.
+it. Operations of torch's, and calls that are not known to be Python's own, are the step's work: what was seen at a
+line says that ([Note: lines without tensors]), else its text. A method of an object may be a model's, unless its class
+is written in the program and is none of a module's; what a function without a part of the model does, it does for what
+it gives its caller.
 """
 
 import ast
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from emberward.lens._samples import USER, Instruction
-from emberward.lens._source import Source, Sources, call_name, made_of, names_in, read_in
+from emberward.lens._source import Line, Source, Sources, call_name, made_of, names_in, read_in
+from emberward.lens._tensors import MAX_PLAIN, WITHOUT_TENSORS, is_plain
 
 _LIBRARIES = frozenset({"Image", "ImageFilter", "ImageOps", "csv", "cv2", "json", "np", "numpy", "random", "re", "rng"})
 _OF_TEXTS = frozenset(
@@ -43,11 +44,6 @@ _FUNCTIONS = frozenset(
     }
 )  # fmt: skip
 """Methods that no tensor has, and functions that do nothing with the numbers of one."""
-_WITHOUT_TENSORS = re.compile(
-    r"-packages/(PIL|albumentations|cv2|evaluate|imageio|joblib|matplotlib|narwhals|nltk|numpy|pandas|pyarrow|regex|"
-    r"rouge_score|sacrebleu|scipy|sentencepiece|seqeval|skimage|sklearn|spacy|threadpoolctl|tiktoken|tokenizers)/"
-    r"|transformers/.*tokenization"
-)
 _MAKES = (
     ast.ListComp
     | ast.SetComp
@@ -61,26 +57,35 @@ _MAKES = (
 )
 _OF_BYTECODE = ("BUILD_", "JUMP_BACKWARD", "LIST_APPEND", "MAP_ADD", "RESUME", "SET_ADD", "STORE_FAST", "UNPACK_")
 """Instructions that compute nothing with a tensor."""
+MOST = 0.5
+"""From which share on the program's own part of a line is what it does around its tensors, as to free old ones."""
 _NO_MODULES = frozenset({"ABC", "Dataset", "Generic", "IterableDataset", "Iterator", "Protocol", "Sampler", "object"})
 """Bases of classes that are no modules."""
 
 
-def batch_at(frames: Sequence[Instruction], sources: Sources) -> Instruction | None:
+Shares = Mapping[Line, float]
+"""Of lines of the program, what of their time is spent with tensors."""
+
+
+def batch_at(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> Instruction | None:
     """The line that binds what Python makes there for the loss; None where it does something else."""
     users = [place for place in frames if place.owner == USER]
-    if not users or not is_of_python(frames, sources):
+    if not users or not is_of_python(frames, sources, shares):
         return None
-    if any(_is_of_model(place, inner, sources) for inner, place in zip((None, *users), users, strict=False)):
+    if any(_is_of_model(place, inner, sources, shares) for inner, place in zip((None, *users), users, strict=False)):
         return None
     return sources.fed_at(users, is_from_source=True)
 
 
-def is_of_python(frames: Sequence[Instruction], sources: Sources) -> bool:
+def is_of_python(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> bool:
     """Whether the thread is in Python's own work there, or in a library's that has no tensors."""
-    inside = list(takewhile(lambda place: place.owner != USER, frames))
-    if any("-packages/" in place.file and not _WITHOUT_TENSORS.search(place.file) for place in inside):
-        return False
     if any("/torch/" in place.file for place in frames):
+        return False
+    inside = list(takewhile(lambda place: place.owner != USER, frames))
+    share = next((shares.get((place.file, place.line)) for place in frames if place.owner == USER), None)
+    if share is not None and (share < MAX_PLAIN or (share > MOST and not inside)):
+        return share < MAX_PLAIN
+    if any("-packages/" in place.file and not WITHOUT_TENSORS.search(place.file) for place in inside):
         return False
     if inside:
         return True
@@ -108,7 +113,7 @@ def _is_of_object(call: ast.Call, source: Source) -> bool:
     return is_method or source.is_object(call.func)
 
 
-def _is_of_model(place: Instruction, inner: Instruction | None, sources: Sources) -> bool:
+def _is_of_model(place: Instruction, inner: Instruction | None, sources: Sources, shares: Shares) -> bool:
     """Whether the instruction's statement uses what a module, or another object that is called, has computed there.
 
     Or whether the method `inner` that it calls may be a module's.
@@ -125,6 +130,7 @@ def _is_of_model(place: Instruction, inner: Instruction | None, sources: Sources
         for each in ast.walk(scope)
         if isinstance(each, ast.Assign)
         and any(isinstance(call, ast.Call) and _is_of_object(call, source) for call in ast.walk(each.value))
+        and not is_plain([(place.file, line) for line in range(each.lineno, (each.end_lineno or 0) + 1)], shares)
         for target in each.targets
         for name in names_in(target)
     }

@@ -397,20 +397,20 @@ def _by_text(frames: list[Instruction], users: list[Instruction], rank: RankSamp
     elif sources.called(leaf) in _MAKES_TENSORS:
         cause = Cause.HOST_COPY
     else:
-        return _next_turn(frames, users, sources) or _not_needed(frames, rank, sources)
+        return _next_turn(frames, users, rank, sources) or _not_needed(frames, rank, sources)
     return Told(cause=cause, site=users[0].site, is_host=rank.device == "cpu")
 
 
 def _not_needed(frames: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
     """Python's work for files and scores ([Note: host work]); what an evaluation scores is its own work."""
-    found = host_work(frames, sources)
+    found = host_work(frames, sources, rank.shares)
     if found is None or (rank.by_turns and found[0] is Cause.EVAL):
         return None
     inner = next(place.site for place in frames if place.owner == USER)
     return Told(cause=found[0], site=found[1].site, inner=None if inner == found[1].site else inner)
 
 
-def _next_turn(frames: list[Instruction], users: list[Instruction], sources: Sources) -> Told | None:
+def _next_turn(frames: list[Instruction], users: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
     """Work for the next turn of a loop over what the loss is computed from, a generator's: as in a DataLoader."""
     if any(_OF_MODULES.search(place.file) for place in frames):
         return None
@@ -420,7 +420,7 @@ def _next_turn(frames: list[Instruction], users: list[Instruction], sources: Sou
         if is_next and place != frames[0] and (fed := sources.fed_at(users[index:])) is not None:
             inner = users[0].site if users[0].site != fed.site else None
             return Told(cause=Cause.DATA_WAIT, site=fed.site, inner=inner)
-    if (made := batch_at(frames, sources)) is not None:
+    if (made := batch_at(frames, sources, rank.shares)) is not None:
         return Told(cause=Cause.DATA_WAIT, site=made.site, inner=None if users[0] == made else users[0].site)
     return None
 

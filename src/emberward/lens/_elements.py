@@ -3,8 +3,9 @@
 [Note: number by number]
 A loop that takes single numbers out of tensors waits for each of them, and all that it does besides is done for one
 number at a time: without the loop, all that is spent in it goes. The text shows a loop whose own variable picks what is
-read (``x[i].item()``, ``for each in x: float(each)``) or tested (``if x[i] == y[i]``); that numbers of tensors are read
-there, and not those of lists, the observed steps say: `MIN_READS` and more of them. A loop that trains is none.
+read (``x[i].item()``, ``for each in x: float(each)``, ``p.grad.norm().item()``) or tested (``if x[i] == y[i]``); that
+numbers of tensors are read there, and not those of lists, the observed steps say: `MIN_READS` and more of them. A loop
+that trains is none.
 """
 
 import ast
@@ -40,11 +41,22 @@ def read_one_by_one(users: Sequence[Instruction], rank: RankSamples, sources: So
     return None
 
 
+def _base(node: ast.AST) -> ast.AST:
+    """What methods are called on, or attributes taken of, one after the other."""
+    while isinstance(node, ast.Attribute | ast.Call):
+        of = node.func if isinstance(node, ast.Call) else node
+        if not isinstance(of, ast.Attribute):
+            break
+        node = of.value
+    return node
+
+
 def _reads(loop: ast.AST) -> Iterator[tuple[Cause, int]]:
     """Where the loop's own variable picks a number that is read or tested."""
     turning = bound_in(loop)
 
     def picks(node: ast.AST) -> bool:
+        node = _base(node)
         if isinstance(node, ast.Subscript):
             return any(isinstance(each, ast.Name) and each.id in turning for each in ast.walk(node.slice))
         return isinstance(node, ast.Name) and node.id in turning

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from emberward.findings import Cause
-from emberward.lens._batches import is_of_python
+from emberward.lens._batches import Shares, is_of_python
 from emberward.lens._samples import USER, Instruction
 from emberward.lens._source import KEEPERS, Source, Sources, bound_by, call_name, made_of, names_in, reached_by, read_in
 
@@ -27,14 +27,14 @@ _SHOWS = KEEPERS | {
 """Calls that show or keep what they are given, or make a number of it that these show."""
 
 
-def host_work(frames: Sequence[Instruction], sources: Sources) -> tuple[Cause, Instruction] | None:
+def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> tuple[Cause, Instruction] | None:
     """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
     users = [place for place in frames if place.owner == USER]
     if not users or any("/torch/" in place.file for place in frames):
         return None
     if (written := _written_at(users, sources)) is not None:
         return written
-    scored = _scored_at(users, sources) if is_of_python(frames, sources) else None
+    scored = _scored_at(users, sources) if is_of_python(frames, sources, shares) else None
     return None if scored is None else (Cause.EVAL, scored)
 
 

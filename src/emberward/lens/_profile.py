@@ -28,6 +28,7 @@ from emberward.lens._slowdown import changes_of, own_by_step, parts_around, part
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
+from emberward.lens._tensors import tensor_shares
 from emberward.lens._uneven import is_of_pace, uneven_steps
 from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
@@ -130,10 +131,14 @@ def profile_of(
     `hosts`: where ranks ran. `beside`: what happened around a step, for a change of speed that began there.
     """
     pageable = frozenset().union(*(rank.pageable for rank in operations))
-    reads = {rank.rank: rank.num_reads for rank in operations}
+    observed = {rank.rank: rank for rank in operations}
     measured = tuple(
         dataclasses.replace(
-            rank, pageable=pageable, num_reads=reads.get(rank.rank, rank.num_reads), log_lines=log_lines(rank.stacks)
+            rank,
+            pageable=pageable,
+            num_reads=observed[rank.rank].num_reads if rank.rank in observed else rank.num_reads,
+            log_lines=log_lines(rank.stacks),
+            shares=tensor_shares(rank, observed.get(rank.rank)),
         )
         for rank in ranks
         if rank.num_steps

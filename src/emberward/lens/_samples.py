@@ -75,7 +75,7 @@ class RankSamples:
     spread evenly over the steps, for nobody knows in which of them it was. `retried`: how often the device's allocator
     tried again, by step, where it did. `pageable`: lines that copy to a device from memory that is not pinned.
     `num_reads`: numbers that the training thread takes out of tensors, a step. `log_lines`: lines that give values to a
-    library's log.
+    library's log. `shares`: of lines, what of their time is spent with tensors ([Note: lines without tensors]).
     """
 
     rank: int
@@ -97,6 +97,7 @@ class RankSamples:
     pageable: frozenset[str] = frozenset()
     num_reads: float = 0.0
     log_lines: frozenset[tuple[str, int]] = frozenset()
+    shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
     problems: tuple[str, ...] = field(default=())
 
     @property

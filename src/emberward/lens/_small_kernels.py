@@ -7,10 +7,10 @@ is used in its body; looks at the observed steps show how many operations begin 
 take: `MIN_SMALL` a step and more, most of the loop's time between them or each shorter than `SMALL_S`. Without the loop
 all that is spent in it goes, and what the backward takes for the operations that it made.
 
-The loop over a model's own blocks is none, nor one over parameters and what is changed in place, over batches, or in
-which a model is run whole: its variable is what is called, a backward or a yield stands in it, or a container of
-torch's or two functions of the program are between the loop and the operation. Nor is one that calls a library or a
-collective. Time that another cause explains is that cause's.
+A loop over many small parameters is one: torch has a call for lists of them (``torch._foreach_lerp_``). The loop over
+a model's own blocks is none, nor one over batches, or in which a model is run whole: its variable is what is called, a
+backward or a yield stands in it, or a container of torch's or two functions of the program are between the loop and the
+operation. Nor is one that calls a library or a collective. Time that another cause explains is that cause's.
 """
 
 import ast
@@ -39,9 +39,6 @@ MIN_LOOKS = 4
 PACKAGE = "package"
 """The owner of a library's frames: what it does for the loop is no operation's start."""
 _WHOLE_MODELS = ("torch/nn/modules/container.py", "torch/nn/modules/transformer.py", "torch/nn/modules/rnn.py")
-_OVER_PARAMETERS = frozenset(
-    {"parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children", "state_dict"}
-)
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Loop = tuple[str, int]
 """File and line of a loop."""
@@ -181,21 +178,10 @@ class _Loops:
         parts = [loop] if isinstance(loop, ast.For) else [*getattr(loop, "generators", ())]
         turning = {name for part in parts for name in names_in(part.target)} - {"_"}
         over = [each for part in parts for each in ast.walk(part.iter)]
-        if any(isinstance(each, ast.Call) and call_name(each) in _OVER_PARAMETERS for each in over):
-            return False
         if any(names_in(call.func) & turning and not _is_method_of(call, turning) for call in calls):
-            return False
-        if any(_changes(each, turning) for each in inside):
             return False
         outside = {each for each in over} | {each for part in parts for each in ast.walk(part.target)}
         return any(isinstance(each, ast.Name) and each.id in turning and each not in outside for each in inside)
-
-
-def _changes(node: ast.AST, turning: set[str]) -> bool:
-    """Whether the loop's own value is a parameter, or is changed in place: torch has one call for a list of those."""
-    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in turning):
-        return False
-    return node.attr in ("data", "grad", "requires_grad") or node.attr.endswith("_")
 
 
 def _is_method_of(call: ast.Call, turning: set[str]) -> bool:

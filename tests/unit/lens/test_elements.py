@@ -30,6 +30,11 @@ def picks_by_each(step):
     return total
 
 
+def reads_a_norm_of_each(step):
+    for each in FIRST:
+        TOTALS[0] += each.float().norm().item()  # here
+
+
 def reads_one_of_each_batch(step):
     for batch in INPUTS:
         TOTALS[0] += LAYER(batch).sum().item()
@@ -47,7 +52,13 @@ def reads_words(step):
 
 
 @pytest.mark.parametrize(
-    ("loop", "cause"), [(reads_each, Cause.ITEM), (checks_each, Cause.BOOL), (picks_by_each, Cause.BOOL)]
+    ("loop", "cause"),
+    [
+        (reads_each, Cause.ITEM),
+        (reads_a_norm_of_each, Cause.ITEM),
+        (checks_each, Cause.BOOL),
+        (picks_by_each, Cause.BOOL),
+    ],
 )
 def test_a_loop_that_reads_a_tensor_number_by_number_is_one_stall(loop, cause, tmp_path):
     (found,) = stalls(replace(measure(tmp_path, loop), num_reads=1500.0))
