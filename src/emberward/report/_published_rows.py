@@ -82,9 +82,12 @@ _OVERLAPS = (
     (r"overlap(ped)? (grad|reduc|sync)|with overlap", True),
 )
 """Words of rows on whether gradients are reduced beside the backward; the first that is found counts."""
-_UNPRICED = re.compile(r"\b(q?lora|adapters?|(cpu|nvme)[- ]offload|experts|moe|muon|shampoo)\b", re.IGNORECASE)
-"""Words of what a StepPlan cannot say: frozen weights with adapters, states in the host's memory, experts, optimizers
-that multiply matrices."""
+_UNPRICED = re.compile(
+    r"\b(q?lora|(?<!network )(?<!channel )adapters?(?! of \d)|(cpu|nvme)[- ]offload|experts|moe|muon|shampoo)\b",
+    re.IGNORECASE,
+)
+"""Words of what a StepPlan cannot say: frozen weights with adapters (those of a network have a rate), states in the
+host's memory, experts, optimizers that multiply matrices."""
 _TP_OVERLAP = re.compile(
     r"(tp|tensor-parallel)[ _](comm\w*[ _])?overlap|overlapped (tp|tensor-parallel)", re.IGNORECASE
 )

@@ -304,8 +304,17 @@ def test_what_a_plan_cannot_express_is_refused_and_not_guessed(tmp_path, said, w
         row_of(tmp_path, **said)
 
 
-@pytest.mark.parametrize("said", ["no LoRA", "CPU offload off", "dense, without experts"])
-def test_what_a_source_denies_is_not_refused(tmp_path, said):
+@pytest.mark.parametrize(
+    "said",
+    [
+        "no LoRA",
+        "CPU offload off",
+        "dense, without experts",
+        "two Slingshot 11 adapters of 200 Gb/s",
+        "network adapter: one",
+    ],
+)
+def test_what_a_source_denies_and_a_network_s_adapter_are_not_refused(tmp_path, said):
     assert row_of(tmp_path, assumed=[said]).plan.num_ranks == 1
 
 
