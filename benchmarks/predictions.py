@@ -273,7 +273,8 @@ def _rate(found: Comparison, step_s: float) -> float:
 
 _ORDINALS = (
     *("fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth"),
-    "fourteenth", "fifteenth",
+    "fourteenth",
+    "fifteenth",
 )
 """How docs/preflight.md counts the unseen sets."""
 

@@ -117,6 +117,7 @@ class Cause(StrEnum):
     LATE_PEER = "late_peer"
     TAIL = "tail"
     GATHERED_TWICE = "gathered_twice"
+    REDUCED_TWICE = "reduced_twice"
     SMALL_PARAMETERS = "small_parameters"
     ORDER_CHANGED = "order_changed"
     SMALL_KERNELS = "small_kernels"

@@ -32,7 +32,7 @@ from emberward.lens._samples import (
     read_samples,
     samples_of,
 )
-from emberward.lens._sharding import Sharding, Waste, checkpointed_at, sharding_of, wastes_of
+from emberward.lens._sharding import Sharding, checkpointed_at, sharding_of, wastes_of
 from emberward.lens._slowdown import (
     Part,
     budget_of,
@@ -48,6 +48,7 @@ from emberward.lens._source import Sources, read_text
 from emberward.lens._stalls import Stall, find_stalls, middle_step_s
 from emberward.lens._timeline import FIRST_LANE, PHASES, STEPS, RankTimeline, Span, timeline
 from emberward.lens._unused import is_result_kept_from_all
+from emberward.lens._waste import Waste
 from emberward.lens._work import PARTS, Rate, Work, most_used_dtype, work_of
 
 __all__ = [

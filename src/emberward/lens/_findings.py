@@ -3,8 +3,8 @@
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.lens._overlap import Exposed
 from emberward.lens._samples import RankSamples
-from emberward.lens._sharding import Waste
 from emberward.lens._stalls import MIN_STEPS, Stall
+from emberward.lens._waste import Waste
 
 MIN_TOLD = 0.1
 """Of a cost, what collections must make up to be told in its evidence."""
@@ -155,6 +155,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
     Cause.GATHERED_TWICE: (
         "gathers parameters again that it had in the same step",
         "keep them until the step is over (reshard_after_forward=False; a higher max_live_parameters)",
+    ),
+    Cause.REDUCED_TWICE: (
+        "reduces gradients in each backward of a step, though the optimizer reads them once",
+        "reduce in the last micro-batch's backward alone (no_sync of DDP, set_requires_gradient_sync of FSDP2)",
     ),
     Cause.SMALL_PARAMETERS: (
         "gathers parameters that are too small to be sharded",

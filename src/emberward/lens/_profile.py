@@ -23,7 +23,7 @@ from emberward.lens._operations import RankOperations
 from emberward.lens._overlap import Call, Exposed, Line, Overlap, RankCalls, audit, calls_of
 from emberward.lens._replay import Replay
 from emberward.lens._samples import MIN_GAIN, USER, RankSamples
-from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
+from emberward.lens._sharding import Sharding, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, own_by_step, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
@@ -31,6 +31,7 @@ from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
 from emberward.lens._tensors import tensor_shares
 from emberward.lens._uneven import is_of_pace, uneven_steps
 from emberward.lens._unused import is_result_kept_from_all
+from emberward.lens._waste import Waste
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
 SHOWN_PARTS = 3

@@ -25,10 +25,12 @@ from typing import Any
 from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
+from emberward.lens._reductions import reduced_again
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
+from emberward.lens._waste import Waste, fits
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -48,18 +50,6 @@ class UnitGathers:
     asked_at: str
     lead_s: float | None
     exposed_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waste:
-    """Time that a step is longer by for work that was not needed. `what` says how much of what."""
-
-    cause: Cause
-    site: str | None
-    cost_s: float
-    share: float
-    ranks: tuple[int, ...]
-    evidence: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +175,7 @@ def wastes_of(
     repeats: Mapping[int, Sequence[Call]] = {},
     sources: Sources | None = None,
 ) -> tuple[Waste, ...]:
-    """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it.
+    """What was gathered, reduced or computed again, or gathered in small pieces, though there was room to keep it.
 
     `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather. `repeats`: by
     rank, the gathers of what was gathered before. Small units are told at the line that made most of them, for that is
@@ -198,7 +188,7 @@ def wastes_of(
     found: list[Waste] = []
     twice = partial(_gathered_twice, repeats)
     again = partial(_recompute, {each.rank: each for each in samples})
-    for one in (twice, _small_parameters, again):
+    for one in (twice, _small_parameters, again, reduced_again):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue
@@ -241,12 +231,6 @@ def _largest(work: Work, by_rank: Mapping[int, RankOperations], ranks: Sequence[
     return max((each.num_bytes for each in small), default=0)
 
 
-def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
-    """Whether every rank could keep so many bytes more. Ranks of several hosts are taken to share one."""
-    free = [rank.free_bytes for rank in ranks]
-    return None not in free and num_bytes * len(ranks) <= min(each for each in free if each is not None)
-
-
 def _gathered_twice(
     repeats: Mapping[int, Sequence[Call]], work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]
 ) -> Waste | None:
@@ -270,7 +254,7 @@ def _gathered_twice(
     units_bytes = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked})
     # Nobody names the units of other gathers: of a step each that is made again counts.
     unique = units_bytes or sum(each.num_bytes for each in again) // rank.num_steps
-    if not again or not _fits(unique, ranks):
+    if not again or not fits(unique, ranks):
         return None
     times = _times(again)
     issuing = [
@@ -325,7 +309,7 @@ def _small_gathers(work: RankWork, rank: RankOperations, ranks: Sequence[RankOpe
     small = [each for each in _of_parameters(work, rank, ranks) if each.num_bytes <= SMALL_BYTES]
     small = [each for each in small if each not in parts]
     size = sum(num_bytes for _, num_bytes in {_unit(each) for each in small})
-    return [*parts, *(small if len(small) >= MIN_TINY * rank.num_steps and _fits(size, ranks) else [])]
+    return [*parts, *(small if len(small) >= MIN_TINY * rank.num_steps and fits(size, ranks) else [])]
 
 
 def _blocks(work: RankWork, rank: RankOperations) -> dict[str, str]:
@@ -404,7 +388,7 @@ def _recompute(
     again = [op for op in rank.operations if op.thread == rank.main and op.sequence >= 0 and KERNEL.match(op.name)]
     inside = both([(op.began_s, op.ended_s) for op in nodes], [(op.began_s, op.ended_s) for op in again])
     kept = sum(each for op in again for each in _tensor_bytes(op.shapes)) // max(rank.num_steps, 1)
-    if not inside or not _fits(kept, ranks):
+    if not inside or not fits(kept, ranks):
         return None
     sites = Counter(op.name for op in rank.operations if op.name.startswith(BACKWARD))
     cost_s, step_s = work.parts["recompute"], work.step_s

@@ -25,9 +25,9 @@ from emberward.lens._causes import tell
 from emberward.lens._elements import TRAINS
 from emberward.lens._operations import KERNEL, Operation, RankOperations
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, OURS, USER, Instruction, RankSamples
-from emberward.lens._sharding import Waste
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Line, Source, Sources, call_name, names_in
+from emberward.lens._waste import Waste
 
 MIN_SMALL = 100
 """Operations a step that one loop begins: those of a model's blocks are fewer for each loop of the program's."""
