@@ -85,8 +85,8 @@ LEFT_OUT_12 = frozenset({"ibeth-72b-"})
 """Two rows whose document gives two step times, one twice the other: left out as above."""
 
 LEFT_OUT_14 = frozenset({"mlperf51-l31-8b-8mi350x"})
-"""A device that `perf` does not have, refused at the first contact. Ten more rows were refused then for the adapter of a
-network, which is no adapter of a model: those are in."""
+"""A device that `perf` does not have, refused at the first contact. Ten more rows were refused then for the adapter of
+a network, which is no adapter of a model: those are in."""
 
 LEFT_OUT = {
     "predictions_3": LEFT_OUT_3,
