@@ -14,12 +14,11 @@ from itertools import groupby
 
 from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, Operation, RankOperations
-from emberward.lens._waste import Waste, fits
-from emberward.lens._work import RankWork, Transfer, both, length_of
+from emberward.lens._waste import Waste, fits, kept_s
+from emberward.lens._work import RankWork, Transfer
 
 _REDUCTIONS = ("allreduce", "all_reduce", "reduce_scatter")
 _OPTIMIZER = "Optimizer.step"
-_FSDP_S = "FSDP::post_backward_reduce"
 
 
 def reduced_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -41,16 +40,10 @@ def reduced_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOper
     # Most steps have them: a step now and then whose last micro-batch comes late is not worth a change.
     if 2 * len({_step(rank, op) for op, _ in again}) <= rank.num_steps:
         return None
-    whole = 2 * max(sum(each.num_bytes for each in own) for _, own in again)
+    whole = max(sum(each.num_bytes for each in own) for _, own in again)
     if any(each.op.startswith("reduce_scatter") for each in transfers) and not fits(whole, ranks):
         return None
-    issuing = [
-        (op.began_s, op.ended_s)
-        for op in rank.operations
-        if op.thread == rank.main and op.name.startswith(_FSDP_S) and any(_is_in(op, each) for each, _ in again)
-    ]
-    times = [(each.began_s, each.ended_s) for each in transfers]
-    cost_s = length_of([*both(work.exposed, times), *issuing]) / rank.num_steps
+    cost_s = kept_s(work, rank, transfers, "FSDP::post_backward_reduce")
     sites = Counter(op.name.removeprefix(BACKWARD) for op, _ in again)
     return Waste(
         cause=Cause.REDUCED_TWICE,
@@ -76,7 +69,3 @@ def _reductions(work: RankWork, backward: Operation) -> list[Transfer]:
 
 def _step(rank: RankOperations, op: Operation) -> int:
     return bisect.bisect_right(rank.bounds_s, op.began_s)
-
-
-def _is_in(inner: Operation, outer: Operation) -> bool:
-    return outer.began_s <= inner.began_s <= outer.ended_s

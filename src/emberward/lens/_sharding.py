@@ -30,7 +30,7 @@ from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instr
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
-from emberward.lens._waste import Waste, fits
+from emberward.lens._waste import Waste, fits, kept_s
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -256,16 +256,7 @@ def _gathered_twice(
     unique = units_bytes or sum(each.num_bytes for each in again) // rank.num_steps
     if not again or not fits(unique, ranks):
         return None
-    times = _times(again)
-    issuing = [
-        (op.began_s, op.ended_s)
-        for op in rank.operations
-        if op.thread == rank.main
-        and not op.is_async
-        and op.name.startswith("FSDP::all_gather (")
-        and any(op.began_s <= each.began_s <= op.ended_s for each in again)
-    ]
-    cost_s = length_of([*both(work.exposed, times), *issuing]) / rank.num_steps
+    cost_s = kept_s(work, rank, again, "FSDP::all_gather (")
     return Waste(
         cause=Cause.GATHERED_TWICE,
         site=_dearest(again, work),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from emberward.findings import Cause
 from emberward.lens._operations import RankOperations
+from emberward.lens._work import RankWork, Transfer, both, length_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +24,17 @@ def fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
     """Whether every rank could keep so many bytes more. Ranks of several hosts are taken to share one."""
     free = [rank.free_bytes for rank in ranks]
     return None not in free and num_bytes * len(ranks) <= min(each for each in free if each is not None)
+
+
+def kept_s(work: RankWork, rank: RankOperations, transfers: Sequence[Transfer], issuing: str) -> float:
+    """Seconds a step that they keep the training thread: exposed, or in operations `issuing`, that ask for one."""
+    asking = [
+        (op.began_s, op.ended_s)
+        for op in rank.operations
+        if op.thread == rank.main
+        and not op.is_async
+        and op.name.startswith(issuing)
+        and any(op.began_s <= each.began_s <= op.ended_s for each in transfers)
+    ]
+    times = [(each.began_s, each.ended_s) for each in transfers]
+    return length_of([*both(work.exposed, times), *asking]) / rank.num_steps
