@@ -18,6 +18,10 @@ later, and the time is kept at what both have in common: all of the first where 
 round, else the innermost function in which both stand, at its line and at no call. What the sampling thread itself
 lacked a processor for is no wait for the interpreter.
 
+The sampling thread gives the interpreter away in its waits and in writing its file alone: what it reads of the kernel,
+it reads without. Else it would get it back after a long call of C code, give it away again before it looks, and see
+what followed. So a moment that passed during its last wait is seen as that wait's end was.
+
 Processor time of the thread, and the time in which it was ready and no processor was free, tell work from waiting.
 While it waits, the stacks of the other threads that stand in the program's own functions are kept with its own: one of
 them does what it waits for.
@@ -25,6 +29,7 @@ Garbage collections are timed by Python's own callback; moments inside them are 
 """
 
 import contextlib
+import ctypes
 import gc
 import json
 import opcode
@@ -110,6 +115,8 @@ class Sampler:
         self._queued: list[int] = []
         self._schedule: int | None = None
         self._own_schedule: int | None = None
+        self._given_s = 0.0
+        """How long the sampling thread has waited for the interpreter when it got it last."""
         self._outputs: set[tuple[str, int]] = set()
         self._gc_began_ns = self._gc_busy_ns = 0
         self._collections: list[tuple[int, int, int]] = []
@@ -239,6 +246,7 @@ class Sampler:
             last_ns, last_busy, last_queue = now_ns, busy, queue
             if now_ns - began_ns > write_ns:
                 self._write(is_last=False)
+                self._given_s = SWITCH_S  # Somewhere in writing: who held the interpreter is not known.
                 write_ns *= 2
         if before is not None:
             self._add(*_half(before, used, queued))
@@ -255,23 +263,23 @@ class Sampler:
     def _look(self, due_ns: int) -> tuple[Stack | None, int, float] | None:
         """The stack at a moment or right after, when that was, and how long the interpreter was waited for.
 
-        None when the sampling is over. Nothing between the moment and the frames gives the interpreter away, as reading
-        a file would: the training thread would go on to its next call that gives it back, and be seen there.
+        None when the sampling is over.
         """
-        if due_ns <= time.monotonic_ns():
-            stack = self._snapshot()
-            # The moment passed while this thread was at something else: who held the interpreter is not known.
-            return None if self._is_over.is_set() else (stack, time.monotonic_ns(), SWITCH_S)
-        queue = _queue_ns(self._own_schedule)
-        if self._is_over.wait(max(due_ns - time.monotonic_ns(), 0) / 1e9):
+        if self._is_over.is_set() or (due_ns > time.monotonic_ns() and self._wait(due_ns)):
             return None
+        return self._snapshot(), time.monotonic_ns(), self._given_s
+
+    def _wait(self, until_ns: int) -> bool:
+        """Waits until then and for the interpreter. Whether the sampling is over."""
+        queue = _queue_ns(self._own_schedule)
+        is_over = self._is_over.wait(max(until_ns - time.monotonic_ns(), 0) / 1e9)
         now_ns = time.monotonic_ns()
-        stack = self._snapshot()
-        return stack, now_ns, (now_ns - due_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
+        self._given_s = (now_ns - until_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
+        return is_over
 
     def _settled(self, stack: Stack) -> Stack:
         """What the stack has in common with that some time later; all of it where its innermost statement goes on."""
-        self._is_over.wait(SETTLE_S)
+        self._wait(time.monotonic_ns() + int(SETTLE_S * 1e9))
         later = self._snapshot()
         if later is None:
             return stack
@@ -421,11 +429,19 @@ def _half(look: _Look, used: float, queued: float) -> tuple[Seen, int, tuple[int
 
 
 def _queue_ns(schedule: int | None) -> int:
-    """How long a thread was ready and no processor was free; 0 where the kernel does not say."""
-    try:
-        return 0 if schedule is None else int(os.pread(schedule, 100, 0).split()[1])
-    except (OSError, ValueError, IndexError):
+    """How long a thread was ready and no processor was free; 0 where the kernel does not say. Keeps the interpreter."""
+    if schedule is None:
         return 0
+    text = ctypes.create_string_buffer(100)
+    try:
+        _HOLDING.pread(schedule, text, ctypes.c_size_t(len(text) - 1), ctypes.c_long(0))
+        return int(text.value.split()[1])
+    except (AttributeError, ValueError, IndexError):
+        return 0
+
+
+_HOLDING = ctypes.PyDLL(None)
+"""The C library, called without giving the interpreter away."""
 
 
 def _line_of(code: CodeType, lasti: int) -> int | None:
