@@ -107,6 +107,7 @@ class Cause(StrEnum):
     RECOMPILE = "recompile"
     ALLOCATOR_RETRY = "allocator_retry"
     DEBUG_STRING = "debug_string"
+    DEBUG_MODE = "debug_mode"
     LOGGING = "logging"
     SAVE_IN_STEP = "save_in_step"
     EVAL = "eval"

@@ -8,7 +8,7 @@ left,
 * an evaluation, by the recorder's mark or as a forward without gradients that the loss has no part in, is `eval`,
   whatever it does;
 * the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read, and
-  so is what its function does to files besides;
+  so is what its function does to files besides; `debug_mode` has the line that switches it on ([Note: debug modes]);
 * what a loop does that reads a tensor number by number is that read ([Note: number by number]);
 * so does Python's own ``print`` where it calls the program back, a terminal of its own;
 * else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
@@ -34,6 +34,7 @@ from itertools import pairwise
 
 from emberward.findings import Cause
 from emberward.lens._batches import batch_at
+from emberward.lens._debug_modes import switched_on_at
 from emberward.lens._elements import read_one_by_one
 from emberward.lens._host_work import host_work
 from emberward.lens._lists import listed_at
@@ -62,6 +63,7 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
     (r"-packages/(?!torch/)", _LIBRARY_SAVES, Cause.SAVE_IN_STEP),
     (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
+    (r"torch/fx/traceback\.py$", frozenset({"format_stack"}), Cause.DEBUG_MODE),
     (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),
     (r"/logging/(__init__|handlers)\.py$", None, Cause.LOGGING),
     (r"/tqdm/", _OF_BARS, Cause.LOGGING),
@@ -204,6 +206,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
         return None  # A value that all ranks agree on before it is kept: what judges collectives tells of it.
     if judged is not None:
         told = _by_function(frames, *judged)
+        if told is not None and told.cause is Cause.DEBUG_MODE:
+            return replace(told, site=switched_on_at(users, rank, sources) or users[-1].site, inner=told.site)
     elif (saved := save_beside(frames[0], sources)) is not None:
         return Told(cause=Cause.SAVE_IN_STEP, site=saved, inner=frames[0].site)
     elif (read := read_one_by_one(users, rank, sources)) is not None:

@@ -71,6 +71,7 @@ def _reads(loop: ast.AST) -> Iterator[tuple[Cause, int]]:
             asks = [node.test]
         for asked in asks:
             test = asked.operand if isinstance(asked, ast.UnaryOp) else asked
-            sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
+            parts = test.values if isinstance(test, ast.BoolOp) else [test]
+            sides = [s for t in parts for s in ([t.left, *t.comparators] if isinstance(t, ast.Compare) else [t])]
             if any(isinstance(each, ast.Subscript) and picks(each) for each in sides):
                 yield Cause.BOOL, asked.lineno

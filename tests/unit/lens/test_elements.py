@@ -11,6 +11,7 @@ from emberward.findings import Cause
 FIRST, SECOND = torch.arange(1500) % 7, torch.arange(1500) % 5
 WORDS = [str(each) for each in range(1500)]
 TOTALS = [0.0] * 7
+TOP = 3
 LAYER, INPUTS = torch.nn.Linear(64, 1), torch.ones(8, 400, 64)
 
 
@@ -21,6 +22,12 @@ def reads_each(step):
 
 def checks_each(step):
     return sum(1 for i in range(len(FIRST)) if FIRST[i] == SECOND[i])
+
+
+def checks_each_or_draws(step):
+    for i in range(len(FIRST)):
+        if FIRST[i] < TOP or TOTALS[0] < 0:  # here
+            continue
 
 
 def picks_by_each(step):
@@ -57,6 +64,7 @@ def reads_words(step):
         (reads_each, Cause.ITEM),
         (reads_a_norm_of_each, Cause.ITEM),
         (checks_each, Cause.BOOL),
+        (checks_each_or_draws, Cause.BOOL),
         (picks_by_each, Cause.BOOL),
     ],
 )
