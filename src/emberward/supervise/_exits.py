@@ -2,10 +2,10 @@
 
 [Note: exit codes of processes that are not our children]
 The ranks of a job are children of torchrun or srun, which alone may wait for them. A pidfd that was opened while the
-process lived says when it ends, and on Linux 6.15 or newer its exit status even after its parent has reaped it
-(``PIDFD_GET_INFO`` with ``PIDFD_INFO_EXIT``, include/uapi/linux/pidfd.h), but not before. Until then, and on an older
-kernel, the status is read from ``/proc/PID/stat`` while the process is a zombie (proc_pid_stat(5), field 52). Its parent
-may reap it between the two: then the pidfd is asked again. On an older kernel both may come too late: then it is None.
+process lived says when it ends, and on Linux 6.15 or newer its exit status once its parent has reaped it
+(``PIDFD_GET_INFO`` with ``PIDFD_INFO_EXIT``, include/uapi/linux/pidfd.h). Until then, and on an older kernel, it is
+read from ``/proc/PID/stat`` while the process is a zombie (proc_pid_stat(5), field 52). Its parent may reap it
+between the two: then the pidfd is asked again. On an older kernel both may come too late: then it is None.
 """
 
 import fcntl
@@ -57,10 +57,10 @@ class ExitWatch:
 
 def _status(descriptor: int, pid: int) -> int | None:
     """The exit code of the process behind the pidfd. See [Note: exit codes of processes that are not our children]."""
-    for ask in (lambda: _kept_status(descriptor), lambda: _zombie_status(pid), lambda: _kept_status(descriptor)):
-        if (code := ask()) is not None:
-            return code
-    return None
+    code = _kept_status(descriptor)
+    if code is None:
+        code = _zombie_status(pid)
+    return _kept_status(descriptor) if code is None else code
 
 
 def _kept_status(descriptor: int) -> int | None:

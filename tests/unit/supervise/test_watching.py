@@ -20,6 +20,7 @@ from emberward.sources.dumps import explain_paths
 from emberward.sources.live import WatchReport, rank_in
 from emberward.sources.ring import RingWriter, find_rings, identity_here, ring_name
 from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
+from emberward.supervise import _exits
 from emberward.supervise._exits import ExitWatch
 from emberward.supervise._late_lines import LateLines
 from emberward.supervise._members import Members, ranks_below
@@ -29,6 +30,8 @@ from emberward.supervise._rings import OWNER, RingBox, own_identity, pid_of, ran
 from emberward.supervise._watching import SILENT_LIMIT_S, START_LIMIT_S, WatcherChild
 from emberward.supervise.watcher import line_of
 
+KEEPS_EXIT_CODES = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
+"""Kernels before that no longer tell of a process that its parent has reaped."""
 PARENT = """
 import os, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()" + sys.argv[1]], stdin=subprocess.PIPE)
@@ -39,6 +42,22 @@ child.wait()
 print("reaped", flush=True)
 sys.stdin.readline()
 """
+
+
+def test_the_exit_code_of_a_process_that_is_reaped_while_it_is_asked_for(monkeypatch):
+    """The kernel keeps it from then on, and no zombie has it any more."""
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.exit(7)"])
+    watch = ExitWatch(child.pid)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+    def is_reaped(pid):
+        child.wait()
+
+    monkeypatch.setattr(_exits, "_zombie_status", is_reaped)
+    ended = watch.ended(now_unix=1.0)
+    watch.close()
+    assert ended is not None
+    assert ended.exit_code == (7 if KEEPS_EXIT_CODES else None)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +80,7 @@ def test_the_exit_code_of_a_process_that_its_parent_has_reaped(how, code):
     watch.close()
     watch.close()
     assert ended is not None
-    # Kernels before 6.15 no longer tell once the parent has read it.
-    assert ended.exit_code in (
-        {code} if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15) else {code, None}
-    )
+    assert ended.exit_code in ({code} if KEEPS_EXIT_CODES else {code, None})
     assert ended.seen_unix == 2.0
 
 
