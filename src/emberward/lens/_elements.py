@@ -57,6 +57,8 @@ def _reads(loop: ast.AST) -> Iterator[tuple[Cause, int]]:
 
     def picks(node: ast.AST) -> bool:
         node = _base(node)
+        if isinstance(node, ast.BinOp | ast.Compare | ast.UnaryOp):
+            return any(picks(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
         if isinstance(node, ast.Subscript):
             return any(isinstance(each, ast.Name) and each.id in turning for each in ast.walk(node.slice))
         return isinstance(node, ast.Name) and node.id in turning

@@ -172,6 +172,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "computes piece by piece, in operations that take no longer than their start",
         "compute with the whole tensor at once (a batched operation, a fused layer), or compile the loop",
     ),
+    Cause.UNUSED_RESULT: (
+        "computes gradients that nothing reads",
+        "detach() what goes in, or run what is not trained under torch.no_grad() or with requires_grad_(False)",
+    ),
     Cause.RECOMPUTE: (
         "computes the forward again in the backward, though what it would keep fits into memory",
         "checkpoint fewer blocks, or none",

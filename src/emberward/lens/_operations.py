@@ -77,6 +77,21 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A backward that ends with gradients which nothing reads: from when on, and of how many parameters and numbers.
+
+    `site`: the line that called it; `num_added`: all gradients of parameters that it added to.
+    """
+
+    span: tuple[float, float]
+    backward: tuple[float, float]
+    site: str
+    num_added: int
+    num_parameters: int
+    numel: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankOperations:
     """The observed steps of one rank. Step k lies between bounds k and k + 1; `main`: its training thread.
 
@@ -103,6 +118,7 @@ class RankOperations:
     units: tuple[tuple[str, int], ...] = ()
     pageable: frozenset[str] = frozenset()
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
+    unread: tuple[Unread, ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -139,6 +155,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     issues: list[Issue] = []
     accesses: list[Access] = []
     looks = _Looks()
+    unread: list[Unread] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -167,6 +184,19 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             began_ns, ended_ns, packs, reads, writes, inside = line["access"]
             sets = frozenset(reads), frozenset(writes)
             accesses.append(Access(at(began_ns), at(ended_ns), packs > 0, *sets, span(inside), is_copy=packs > 1))
+        elif "unread" in line:
+            each = line["unread"]
+            (began, ended), (backward_began, backward_ended) = each["span"], each["backward"]
+            unread.append(
+                Unread(
+                    span=(at(began), at(ended)),
+                    backward=(at(backward_began), at(backward_ended)),
+                    site=each["site"],
+                    num_added=each["added"],
+                    num_parameters=each["parameters"],
+                    numel=each["numel"],
+                )
+            )
         else:
             looks.note(line)
         is_ended = is_ended or "end" in line
@@ -189,6 +219,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         units=tuple((site, size) for site, size in head.get("units", ())),
         accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
         looks=tuple(looks.seen),
+        unread=tuple(unread),
     )
 
 

@@ -30,6 +30,7 @@ from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instr
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
+from emberward.lens._unread import unread_gradients
 from emberward.lens._waste import Waste, fits, kept_s
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
@@ -188,7 +189,7 @@ def wastes_of(
     found: list[Waste] = []
     twice = partial(_gathered_twice, repeats)
     again = partial(_recompute, {each.rank: each for each in samples})
-    for one in (twice, _small_parameters, again, reduced_again):
+    for one in (twice, _small_parameters, again, reduced_again, unread_gradients):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue

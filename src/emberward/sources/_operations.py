@@ -29,6 +29,7 @@ from torch.nn.modules import module as modules
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._accesses import GIVEN, accesses_of
+from emberward.sources._gradients import GradientWatch
 from emberward.sources._looks import Looks
 from emberward.sources._units import UNITS
 
@@ -70,6 +71,7 @@ class OperationProbe:
         self._why: str | None = None
         self._free_bytes: int | None = None
         self._looks = Looks()
+        self._gradients = GradientWatch()
         self._pageable: set[str] = set()
         """Lines that copy from memory which is not pinned to a device."""
         self.is_on = False
@@ -83,6 +85,7 @@ class OperationProbe:
             return
         self._watch_others()
         self._watch_sites()
+        self._gradients.start()
         settings: Any = profiler.profile(record_shapes=True, with_flops=True, profile_memory=True, use_kineto=True)
         config = settings.config(create_trace_id=True)
         torch._C._autograd._prepare_profiler(config, {_CPU})
@@ -111,6 +114,7 @@ class OperationProbe:
         self._looks.stop()
         while self._undo:
             self._undo.pop()()
+        self._gradients.stop()
         while self._open:
             self._leave()
         with contextlib.suppress(RuntimeError):
@@ -143,8 +147,13 @@ class OperationProbe:
         run_backward = engine._engine_run_backward
 
         def backward(*args: Any, **named: Any) -> Any:
-            with profiler.record_function(f"{BACKWARD}{_site(sys._getframe(1))}"):
-                return run_backward(*args, **named)
+            site = _site(sys._getframe(1))
+            begun = self._gradients.begins(site)
+            try:
+                with profiler.record_function(f"{BACKWARD}{site}"):
+                    return run_backward(*args, **named)
+            finally:
+                self._gradients.ends(begun)
 
         self._replace(torch.autograd, "_engine_run_backward", backward)
         dynamo = sys.modules.get("torch._dynamo.utils")
@@ -183,6 +192,7 @@ class OperationProbe:
             known = [*module.named_modules()]
             self._names.update({id(each): _plain(name) or type(each).__name__ for name, each in known})
             self._roots.append(module)
+            self._gradients.watch(module)
         spans.append(profiler.record_function(f"{MODULE}{self._names[id(module)]}"))
         for span in spans:
             span.__enter__()
@@ -250,6 +260,7 @@ class OperationProbe:
             }
         if any(row.name().startswith("c10d::") for row in rows):
             yield from accesses_of(self._result)
+        yield from self._gradients.lines()
         yield from self._looks.lines()
         yield {"end": True}
 

@@ -42,6 +42,11 @@ def reads_a_norm_of_each(step):
         TOTALS[0] += each.float().norm().item()  # here
 
 
+def counts_each_kind(step):
+    for each in range(700):
+        TOTALS[each % 7] = ((FIRST == each) & (SECOND == each)).sum().item()  # here
+
+
 def reads_one_of_each_batch(step):
     for batch in INPUTS:
         TOTALS[0] += LAYER(batch).sum().item()
@@ -63,6 +68,7 @@ def reads_words(step):
     [
         (reads_each, Cause.ITEM),
         (reads_a_norm_of_each, Cause.ITEM),
+        (counts_each_kind, Cause.ITEM),
         (checks_each, Cause.BOOL),
         (checks_each_or_draws, Cause.BOOL),
         (picks_by_each, Cause.BOOL),

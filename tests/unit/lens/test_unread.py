@@ -1,0 +1,182 @@
+"""Gradients that backwards compute and nothing reads: as the probe sees them, and what is told of them."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from unit.lens.test_work import NONE, rank_of, work_of
+
+from emberward.findings import Cause
+from emberward.lens import wastes_of
+from emberward.lens._operations import Unread
+from emberward.sources._gradients import GradientWatch
+
+STEPS = 4
+NOISE = torch.randn(8, 4)
+
+
+class Nets:
+    """A net that makes something and one that judges it, each with an optimizer of its own."""
+
+    def __init__(self):
+        self.maker, self.judge = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.made_by, self.judged_by = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (self.maker, self.judge))
+
+    def judges(self, made, backward):
+        self.judged_by.zero_grad()
+        backward(self.judge(made).mean())
+        self.judged_by.step()
+
+    def makes(self, made, backward):
+        self.made_by.zero_grad()
+        backward(self.judge(made).mean())
+        self.made_by.step()
+
+
+def goes_through_what_was_made(nets, step, backward):
+    made = nets.maker(NOISE)
+    nets.judges(made, backward)
+    nets.makes(nets.maker(NOISE), backward)
+
+
+def detaches_what_was_made(nets, step, backward):
+    made = nets.maker(NOISE)
+    nets.judges(made.detach(), backward)
+    nets.makes(made, backward)
+
+
+def trains_the_last_alone(nets, step, backward):
+    nets.judges(nets.maker(NOISE), backward)
+
+
+def freezes_the_first(nets, step, backward):
+    nets.maker.requires_grad_(False)
+    nets.judges(nets.maker(NOISE), backward)
+
+
+def adds_up(nets, step, backward):
+    """Both are read in the last of three steps alone."""
+    backward(nets.judge(nets.maker(NOISE)).mean())
+    if step == 2:
+        for each in (nets.made_by, nets.judged_by):
+            each.step()
+            each.zero_grad()
+
+
+def steps_seldom(nets, step, backward):
+    """The first is in an optimizer, which will read what was added so far."""
+    nets.judges(nets.maker(NOISE), backward)
+
+
+def moves_by_hand(nets, step, backward):
+    nets.judges(nets.maker(NOISE), backward)
+    with torch.no_grad():
+        for each in nets.maker.parameters():
+            each -= 0.1 * each.grad
+
+
+def unread(program, nets):
+    watch = GradientWatch()
+    watch.start()
+    for each in (nets.maker, nets.judge):
+        watch.watch(each)
+
+    def backward(loss):
+        begun = watch.begins("train.py:9")
+        loss.backward()
+        watch.ends(begun)
+
+    for step in range(STEPS):
+        program(nets, step, backward)
+    watch.stop()
+    return [line["unread"] for line in watch.lines()]
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_a_backward_that_ends_with_gradients_which_are_cleared_is_seen(set_to_none, monkeypatch):
+    nets = Nets()
+    optimizer = nets.made_by
+    clears = lambda: torch.optim.Optimizer.zero_grad(optimizer, set_to_none=set_to_none)  # noqa: E731
+    monkeypatch.setattr(optimizer, "zero_grad", clears)
+    found = unread(goes_through_what_was_made, nets)
+    # The last one may still be read after the observed steps; the maker's own backward ends with what is read.
+    assert [(each["added"], each["parameters"], each["numel"]) for each in found] == [(4, 2, 20)] * STEPS
+    assert all(each["backward"][0] < each["span"][0] < each["span"][1] == each["backward"][1] for each in found)
+
+
+def test_what_no_optimizer_has_and_nobody_changes_is_unread():
+    nets = Nets()
+    nets.made_by = None
+    found = unread(trains_the_last_alone, nets)
+    assert [each["parameters"] for each in found] == [2] * STEPS
+
+
+@pytest.mark.parametrize("program", [detaches_what_was_made, freezes_the_first, adds_up, steps_seldom])
+def test_gradients_that_are_read_are_none(program):
+    assert unread(program, Nets()) == []
+
+
+def test_what_is_changed_by_hand_is_read():
+    nets = Nets()
+    nets.made_by = None
+    assert unread(moves_by_hand, nets) == []
+
+
+def test_a_module_and_its_classes_are_as_before():
+    before = (torch.optim.Optimizer.zero_grad, nn.Module.zero_grad)
+    nets = Nets()
+    unread(goes_through_what_was_made, nets)
+    assert (torch.optim.Optimizer.zero_grad, nn.Module.zero_grad) == before
+    assert not any(each._post_accumulate_grad_hooks for each in nets.maker.parameters())
+
+
+def test_results_are_bitwise_the_same():
+    watched = Nets()
+    plain = copy.deepcopy(watched)
+    for each in (watched, plain):
+        each.made_by = torch.optim.SGD(each.maker.parameters(), lr=0.1)
+        each.judged_by = torch.optim.SGD(each.judge.parameters(), lr=0.1)
+    unread(goes_through_what_was_made, watched)
+    for step in range(STEPS):
+        goes_through_what_was_made(plain, step, lambda loss: loss.backward())
+    pairs = zip(
+        (*watched.maker.parameters(), *watched.judge.parameters()),
+        (*plain.maker.parameters(), *plain.judge.parameters()),
+        strict=True,
+    )
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def told(*, num_spans=4, num_steps=None):
+    """A rank whose backward of 3 ms ends with 2 ms of gradients that nobody reads, in so many of its steps."""
+    rows = [("emberward::backward train.py:9", NONE, 2.0, 3.0, -1, False)]
+    rows += [("torch::autograd::AccumulateGrad", NONE, 2.1 + 0.5 * i, 0.1, -1, False) for i in range(num_spans)]
+    rank = rank_of(0, rows)
+    seen = tuple(
+        Unread(
+            span=(op.began_s + 0.001, op.ended_s),
+            backward=(op.began_s, op.ended_s),
+            site="train.py:9",
+            num_added=4,
+            num_parameters=2,
+            numel=20,
+        )
+        for op in rank.operations
+        if op.name.startswith("emberward::backward")
+    )
+    rank = replace(rank, unread=seen[:num_steps])
+    return wastes_of(work_of([rank]), [rank])
+
+
+def test_it_is_told_at_the_line_of_the_backward_with_what_it_takes():
+    (waste,) = told()
+    assert (waste.cause, waste.site) == (Cause.UNUSED_RESULT, "train.py:9")
+    assert waste.cost_s == pytest.approx(0.002, rel=0.01)
+    assert waste.evidence[0].startswith("the backward ends with gradients of 2 parameters, 20 numbers")
+
+
+@pytest.mark.parametrize("said", [{"num_spans": 5}, {"num_steps": 1}], ids=["an input's gradient too", "now and then"])
+def test_the_look_alikes_are_quiet(said):
+    assert told(**said) == ()
