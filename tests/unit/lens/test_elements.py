@@ -44,7 +44,7 @@ def reads_a_norm_of_each(step):
 
 def counts_each_kind(step):
     for each in range(700):
-        TOTALS[each % 7] = ((FIRST == each) & (SECOND == each)).sum().item()  # here
+        TOTALS[each % 7] = ((each == FIRST) & (each == SECOND)).sum().item()  # here
 
 
 def reads_one_of_each_batch(step):
