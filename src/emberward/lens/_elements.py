@@ -3,7 +3,8 @@
 [Note: number by number]
 A loop that takes single numbers out of tensors waits for each of them, and all that it does besides is done for one
 number at a time: without the loop, all that is spent in it goes. The text shows a loop whose own variable picks what is
-read (``x[i].item()``, ``for each in x: float(each)``, ``p.grad.norm().item()``) or tested (``if x[i] == y[i]``); that
+read (``x[i].item()``, ``for each in x: float(each)``, ``p.grad.norm().item()``,
+``(x == i).sum().item()``) or tested (``if x[i] == y[i]``); that
 numbers of tensors are read there, and not those of lists, the observed steps say: `MIN_READS` and more of them. A loop
 that trains is none.
 """

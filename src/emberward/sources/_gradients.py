@@ -47,14 +47,19 @@ class _Watched:
         self.events: list[int | str] = []
         self.grad: Callable[[], Any] = lambda: None
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it was added to, and nobody read or cleared it."""
+        return bool(self.events) and not any(isinstance(each, str) for each in self.events)
+
     def is_read(self, index: int, owned: set[int]) -> bool:
         """Whether an optimizer may have read, or may still read, what the event of that index added."""
         after = next((each for each in self.events[index + 1 :] if isinstance(each, str)), None)
         if after is not None:
             return after == _READ
-        is_left = not any(isinstance(each, str) for each in self.events)
         is_often = len(self.events) >= MIN_BACKWARDS
-        return not (is_left and is_often and id(self.parameter) not in owned and _state(self.parameter) == self.before)
+        is_free = self.is_left and is_often and id(self.parameter) not in owned
+        return not (is_free and _state(self.parameter) == self.before)
 
 
 class GradientWatch:
@@ -94,7 +99,7 @@ class GradientWatch:
         while self._undo:
             self._undo.pop()()
         owned: set[int] = set()
-        if any(not any(isinstance(e, str) for e in each.events) for each in self._watched.values() if each.events):
+        if any(each.is_left for each in self._watched.values()):
             owned = {id(parameter) for optimizer in _optimizers() for parameter in _of_optimizer(optimizer)}
         self._unread = [found for each in self._backwards if (found := self._tail(each, owned)) is not None]
         self._watched.clear()
