@@ -48,6 +48,8 @@ class Parameter:
     mark: float | None
 
 
+Line = tuple[str, int]
+"""File and line."""
 Backward = tuple[float, float] | None
 """Begin and end of the backward in which something happened; None outside of one."""
 
@@ -99,7 +101,9 @@ class RankOperations:
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
     `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
-    innermost first.
+    innermost first. `alike`: lines all of whose calls computed what they had computed in the step before, `alike_calls`
+    those of them that call torch themselves. `padded`: of embeddings of tokens the lines around, innermost first, and
+    the share of the tokens that a shorter batch would not have.
     """
 
     rank: int
@@ -119,6 +123,9 @@ class RankOperations:
     pageable: frozenset[str] = frozenset()
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
     unread: tuple[Unread, ...] = ()
+    alike: frozenset[Line] = frozenset()
+    alike_calls: frozenset[Line] = frozenset()
+    padded: tuple[tuple[tuple[Line, ...], float], ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -156,6 +163,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     accesses: list[Access] = []
     looks = _Looks()
     unread: list[Unread] = []
+    alike: dict[Line, bool] = {}
+    padded: list[tuple[tuple[Line, ...], float]] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -184,6 +193,12 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             began_ns, ended_ns, packs, reads, writes, inside = line["access"]
             sets = frozenset(reads), frozenset(writes)
             accesses.append(Access(at(began_ns), at(ended_ns), packs > 0, *sets, span(inside), is_copy=packs > 1))
+        elif "alike" in line:
+            file, number, is_call = line["alike"]
+            alike[file, number] = is_call
+        elif "padded" in line:
+            where, share = line["padded"]
+            padded.append((tuple((file, number) for file, number in where), share))
         elif "unread" in line:
             each = line["unread"]
             (began, ended), (backward_began, backward_ended) = each["span"], each["backward"]
@@ -220,6 +235,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
         looks=tuple(looks.seen),
         unread=tuple(unread),
+        alike=frozenset(alike),
+        alike_calls=frozenset(each for each, is_call in alike.items() if is_call),
+        padded=tuple(padded),
     )
 
 
