@@ -1,8 +1,9 @@
-"""Work that gives in each step what it gave in the step before, and tokens that are padding in every row. Pure.
+"""Work that gives in each step what was computed before, and tokens that are padding in every row. Pure.
 
 What lines computed alike is seen in the compared steps ([Note: computed alike]), how long that takes in the sampled
-ones: the time of stacks whose innermost line of the program is such a line itself. Time that another cause explains is
-that cause's. It is told at the outermost line of which all is alike, of several in one function at the dearest.
+ones: of the time of stacks with the same lines of the program the same share. Time that another cause explains is that
+cause's. It is told at the outermost line below which `MOSTLY` such work is done, of several in one function at the
+dearest.
 """
 
 from collections import Counter, defaultdict
@@ -10,10 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from emberward.findings import Cause
 from emberward.lens._causes import tell
-from emberward.lens._operations import AT, BACKWARD, RankOperations
+from emberward.lens._operations import AT, BACKWARD, RankOperations, Where
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples
 from emberward.lens._source import Sources
 from emberward.lens._waste import Waste
+
+MOSTLY = 0.9
+"""Of the time of torch's calls below a line. A line that does something else with what it computes in vain is one."""
 
 
 def alike_work(
@@ -41,19 +45,23 @@ def _of_all(found: Sequence[Waste]) -> Waste:
 
 
 def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> list[Waste]:
-    spent: dict[tuple[str, str, int], Counter[int]] = defaultdict(Counter)
-    """By function and line, nanoseconds."""
-    for seen in sampled.stacks if rank.alike else ():
+    below = _below(rank.alike)
+    spent: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    """By file and function, by line nanoseconds."""
+    for seen in sampled.stacks if below else ():
         users = [place for place in seen.stack if place.owner == USER]
-        if not users or (users[0].file, users[0].line) not in rank.alike_calls or seen.flag:
+        where = tuple((place.file, place.line) for place in users)
+        alike_s, other_s = rank.alike.get(where, (0.0, 0.0))
+        if seen.flag or alike_s <= 0 or tell(seen, sampled, sources) is not None:
             continue
-        if tell(seen, sampled, sources) is None:
-            outer = [place for place in users if (place.file, place.line) in rank.alike][-1]
-            seconds = sum(each for each, _ in seen.steps.values())
-            spent[outer.file, outer.function, outer.first_line][outer.line] += int(1e9 * seconds)
+        around = [i for i in range(len(where)) if below[where[i:]] >= MOSTLY]
+        if around:
+            seconds = alike_s / (alike_s + other_s) * sum(each for each, _ in seen.steps.values())
+            outer = users[around[-1]]
+            spent[outer.file, outer.function][outer.line] += int(1e9 * seconds)
     step_s = sampled.measured_s / sampled.num_steps
     wastes = []
-    for (file, function, _), lines in spent.items():
+    for (file, function), lines in spent.items():
         cost_s = lines.total() / 1e9 / sampled.num_steps
         wastes.append(
             Waste(
@@ -63,12 +71,22 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
                 share=cost_s / step_s,
                 ranks=(rank.rank,),
                 evidence=(
-                    f"each call of torch in {len(lines)} line{'s' if len(lines) > 1 else ''} of {function}() was given "
-                    "the same numbers in consecutive steps",
+                    f"calls of torch in {len(lines)} line{'s' if len(lines) > 1 else ''} of {function}() were given "
+                    "what calls of the step before, or earlier ones of the step, had been given",
                 ),
             )
         )
     return wastes
+
+
+def _below(alike: Mapping[Where, tuple[float, float]]) -> dict[Where, float]:
+    """By the program's frames from any on, the share of the time below that was spent on what was computed before."""
+    total: dict[Where, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for where, seconds in alike.items():
+        for i in range(len(where)):
+            for kind in (0, 1):
+                total[where[i:]][kind] += seconds[kind]
+    return {where: alike_s / (alike_s + other_s) if alike_s > 0 else 0.0 for where, (alike_s, other_s) in total.items()}
 
 
 def _padded(rank: RankOperations, sampled: RankSamples) -> list[Waste]:

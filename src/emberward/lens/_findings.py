@@ -177,8 +177,8 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "detach() what goes in, or run what is not trained under torch.no_grad() or with requires_grad_(False)",
     ),
     Cause.REDUNDANT_WORK: (
-        "computes in each step what it computed in the step before",
-        "compute it once, before the loop, and keep it (register_buffer, a cache)",
+        "computes in each step what was computed before",
+        "compute it once: before the loop, and keep it (register_buffer, a cache); or take what the step has (detach)",
     ),
     Cause.PADDING: (
         "computes tokens that are padding in every row of the batch",

@@ -1,12 +1,14 @@
-"""Which lines of the program compute in each step what they computed in the step before. Needs torch.
+"""Which lines of the program compute what was computed before, in the step before or in the same. Needs torch.
 
 [Note: computed alike]
 In the last steps of the warm-up torch hands each of its calls from Python to a mode of ours, which numbers values
 (value numbering: Alpern, Wegman, Zadeck, POPL 1988; here over steps). A call's number is that of its function and of
 what it is given: plain values as they are, a tensor by the call of this step that made it or wrote to it last, any
 other tensor of the host by its numbers, read once a step (of larger ones every n-th, `MAX_READ` in all), of a device by
-being the same object at the same version. Parameters that train are never alike. A call whose number the step before
-had too, and which drew no random number, computed what that had computed; so did a line whose calls all did.
+being the same object at the same version. What requires gradients is alike within a step alone, as the same object at
+the same version. A call whose number the step before had too, and which drew no random number, computed what that had
+computed; so did one whose number this step has had, where nothing goes back through it. Each call is timed: what of the
+time below a line was computed before, is told by the lines around it.
 
 What is written to later by a call that is not alike was needed anew: zeros that a step adds to. A call that gives no
 tensor and reads no number is not counted: it asks for a shape. The order of modes, and where torch takes another way
@@ -16,6 +18,7 @@ while there is one (the fast path of an encoder in evaluation), are left as they
 import contextlib
 import itertools
 import sys
+import time
 import weakref
 import zlib
 from collections import Counter, defaultdict
@@ -86,14 +89,16 @@ class AlikeWatch:
         self._writes: dict[int, int] = defaultdict(int)
         """By storage, how often a call wrote to it."""
         self._lent: set[int] = set()
-        self._made: dict[int, list[Where]] = defaultdict(list)
-        """By storage, where calls that are alike wrote to it in this step."""
-        self._counts: dict[Where, Counter[bool]] = defaultdict(Counter)
+        self._made: dict[int, list[tuple[Where, int]]] = defaultdict(list)
+        """By storage, where calls that are alike wrote to it in this step, and their nanoseconds."""
+        self._spent: dict[Where, Counter[bool]] = defaultdict(Counter)
+        """Nanoseconds of calls that are alike, and of the others."""
         self._objects = itertools.count()
         self._step = 0
         self._num_read = self._num_calls = 0
         self._fast: list[nn.Module] = []
         """Modules on their fast path, for which our mode is taken off."""
+        self._fast_ns = 0
         self._owners: dict[CodeType, bool] = {}
         self._padded: dict[Where, list[float]] = defaultdict(list)
 
@@ -117,7 +122,7 @@ class AlikeWatch:
         self._made.clear()
         self._num_read = 0
         if self._step < 2:
-            self._counts.clear()
+            self._spent.clear()
 
     def stop(self) -> None:
         """Ends it. In a call of torch's our mode is not there to be removed, and stays without effect."""
@@ -130,20 +135,16 @@ class AlikeWatch:
         for each in (self._numbers, self._before, self._now, self._known, self._writes, self._made):
             each.clear()
         if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
-            self._counts.clear()
+            self._spent.clear()
             self._padded.clear()
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Lines of a file of operations: for each line of the program that was alike in all its calls file, number and
-        whether it made one itself; of each embedding of tokens its lines, the innermost first, and what is padding."""
-        total: dict[Line, Counter[bool]] = defaultdict(Counter)
-        for where, counts in self._counts.items():
-            for line in set(where):
-                total[line].update(counts)
-        direct = {where[0] for where in self._counts}
-        for line, counts in total.items():
-            if counts[True] and not counts[False]:
-                yield {"alike": [*line, line in direct]}
+        """Lines of a file of operations: for each place that calls torch the program's lines around it, the innermost
+        first, the nanoseconds of calls that are alike and of others; for each that embeds tokens its lines, and what is
+        padding. Without places where none is alike."""
+        if any(spent[True] for spent in self._spent.values()):
+            for where, spent in self._spent.items():
+                yield {"alike": [where, spent[True], spent[False]]}
         for where, shares in self._padded.items():
             if any(shares):
                 yield {"padded": [where, sum(shares) / len(shares)]}
@@ -158,11 +159,20 @@ class AlikeWatch:
             given = [*_tensors((args, named))]
             versions = [_version(each) for each in given]
             key = self._key(func, args, named)
-            state = _random_state() if key is not None and key in self._before else None
+            is_again = key is not None and (key in self._before or key in self._now)
+            state = _random_state() if is_again else None
+        began_ns = time.perf_counter_ns()
         result = func(*args, **named)
+        took_ns = time.perf_counter_ns() - began_ns
         with self._careful():
-            is_alike = state is not None and _is_state(state)
-            self._note(func, None if state is not None and not is_alike else key, is_alike, given, versions, result)
+            if state is not None and not _is_state(state):
+                key = None
+            is_alike = key is not None and (
+                key in self._before or (key in self._now and not any(each.requires_grad for each in _tensors(result)))
+            )
+            storages, has_written = self._note(func, key, given, versions, result)
+            if storages or getattr(func, "__name__", "") in _READS:
+                self._count(self._where(sys._getframe(1)), is_alike, took_ns, storages, has_written)
             if func is nn.functional.embedding:
                 self._padded[self._where(sys._getframe(1))].append(padded(*args, **named))
         return result
@@ -176,14 +186,15 @@ class AlikeWatch:
             self._num_calls = MAX_CALLS + 1
 
     def _note(
-        self, func: Any, key: int | None, is_alike: bool, given: list[torch.Tensor], versions: list[int], result: Any
-    ) -> None:
+        self, func: Any, key: int | None, given: list[torch.Tensor], versions: list[int], result: Any
+    ) -> tuple[set[int], bool]:
+        """Numbers what a call made or wrote to. Returns the storages of that, and whether it wrote to what it got."""
         name = getattr(func, "__name__", "")
         if name in _LENDS:
             self._lent |= {_storage(each) for each in given}
         changed = [each for each, before in zip(given, versions, strict=True) if _version(each) != before]
         if name == "__set__" and given:
-            changed, key, is_alike = given[:1], None, False
+            changed, key = given[:1], None
         held = {_storage(each) for each in given}
         new = [each for each in _tensors(result) if not any(each is other for other in given)]
         for each in new:
@@ -198,18 +209,16 @@ class AlikeWatch:
             self._keep(each, None if key is None or name in _UNKNOWN else self._number(("of", key, index)))
         if key is not None:
             self._now.add(key)
-        if made or name in _READS:
-            self._count(self._where(sys._getframe(2)), is_alike, {_storage(each) for each in made}, bool(changed))
+        return {_storage(each) for each in made}, bool(changed)
 
-    def _count(self, where: Where, is_alike: bool, storages: set[int], has_written: bool) -> None:
-        if where:
-            self._counts[where][is_alike] += 1
+    def _count(self, where: Where, is_alike: bool, took_ns: int, storages: set[int], has_written: bool) -> None:
+        self._spent[where][is_alike] += took_ns
         for storage in storages:
             if is_alike:
-                self._made[storage].append(where)
+                self._made[storage].append((where, took_ns))
             elif has_written:
-                for each in self._made.pop(storage, ()):
-                    self._counts[each][False] += 1
+                for place, spent_ns in self._made.pop(storage, ()):
+                    self._spent[place].update({True: -spent_ns, False: spent_ns})
 
     def _key(self, func: Any, args: Any, named: Any) -> int | None:
         try:
@@ -249,13 +258,13 @@ class AlikeWatch:
         known, storage = self._known.get(id(tensor)), _storage(tensor)
         is_lent = storage in self._lent
         if known is not None and known.tensor() is tensor and known.version == _version(tensor):
-            is_of_now = known.step == self._step or tensor.device.type != "cpu"
+            is_of_now = known.step == self._step or not (tensor.device.type == "cpu" or tensor.requires_grad)
             if is_of_now and known.writes == self._writes[storage] and not (is_lent and known.number is not None):
                 if known.number is None:
                     raise _UnlikeError
                 return known.number
         number = None
-        if not tensor.requires_grad and type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer):
+        if type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer):
             number = self._read(tensor)
         self._keep(tensor, number)
         if number is None:
@@ -264,7 +273,7 @@ class AlikeWatch:
 
     def _read(self, tensor: torch.Tensor) -> int | None:
         """A number for what the tensor holds; None where that is not known, or costs too much."""
-        if tensor.device.type != "cpu":
+        if tensor.device.type != "cpu" or tensor.requires_grad:
             return self._number(("object", next(self._objects)))
         if tensor.layout is not torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return None
@@ -307,7 +316,7 @@ class AlikeWatch:
         if not module.training and isinstance(module, _FAST_PATHS):
             self._fast.append(module)
             if len(self._fast) == 1:
-                self._counts[self._where(sys._getframe(1))][False] += 1
+                self._fast_ns = time.perf_counter_ns()
                 self._remove()
 
     def _leave(self, module: nn.Module) -> None:
@@ -315,6 +324,7 @@ class AlikeWatch:
             self._fast.pop()
             if not self._fast:
                 self._insert()
+                self._spent[self._where(sys._getframe(1))][False] += time.perf_counter_ns() - self._fast_ns
 
     def _insert(self) -> None:
         """Puts our mode in force below the program's: each of these takes off the last one when it ends.
