@@ -40,7 +40,7 @@ NUM_COMPARED = 3
 MAX_READ = 1 << 18
 """Elements of a tensor that are read; a step reads `MAX_READ_IN_ALL` at most."""
 MAX_READ_IN_ALL = 1 << 26
-MAX_CALLS = 200_000
+MAX_CALLS = 60_000
 """Of all compared steps. Of longer ones nothing is said."""
 MAX_PLAIN = 1 << 16
 MAX_FRAMES = 200
@@ -68,7 +68,8 @@ class _UnlikeError(Exception):
 class _Known:
     """A tensor whose number is known, and when that was."""
 
-    tensor: Callable[[], torch.Tensor | None]
+    tensor: Callable[[], torch.Tensor | None] | None
+    """None of a parameter: one with a weak reference cannot be swapped for another (`torch.utils.swap_tensors`)."""
     version: int
     writes: int
     number: int | None
@@ -257,7 +258,8 @@ class AlikeWatch:
         """The number of a tensor. Raises _UnlikeError where it has none."""
         known, storage = self._known.get(id(tensor)), _storage(tensor)
         is_lent = storage in self._lent
-        if known is not None and known.tensor() is tensor and known.version == _version(tensor):
+        is_same = known is not None and (known.tensor is None or known.tensor() is tensor)
+        if known is not None and is_same and known.version == _version(tensor):
             is_of_now = known.step == self._step or not (tensor.device.type == "cpu" or tensor.requires_grad)
             if is_of_now and known.writes == self._writes[storage] and not (is_lent and known.number is not None):
                 if known.number is None:
@@ -278,14 +280,15 @@ class AlikeWatch:
         if tensor.layout is not torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return None
         size = tensor.numel()
-        if size > MAX_READ and not tensor.is_contiguous():
+        if (size > MAX_READ and not tensor.is_contiguous()) or not _is_there(tensor):
             return None
         self._num_read += min(size, MAX_READ)
         if self._num_read > MAX_READ_IN_ALL:
             return None
         try:
             with torch.no_grad():
-                read = tensor.detach().reshape(-1)[:: max(-(-size // MAX_READ), 1)].contiguous()
+                # A copy: memory that numpy has seen cannot be resized any more, which FSDP does.
+                read = tensor.detach().reshape(-1)[:: max(-(-size // MAX_READ), 1)].clone()
                 sums = zlib.crc32(read.view(torch.uint8).numpy().data) if size else 0
         except (RuntimeError, TypeError):  # Of a kind that has no plain bytes.
             return None
@@ -295,7 +298,8 @@ class AlikeWatch:
         version = _version(tensor)
         if version >= 0:
             writes = self._writes[_storage(tensor)]
-            self._known[id(tensor)] = _Known(weakref.ref(tensor), version, writes, number, self._step)
+            reference = None if isinstance(tensor, nn.Parameter) else weakref.ref(tensor)
+            self._known[id(tensor)] = _Known(reference, version, writes, number, self._step)
 
     def _where(self, frame: FrameType | None) -> Where:
         found: list[Line] = []
@@ -386,6 +390,13 @@ def _storage(tensor: torch.Tensor) -> int:
         return int(tensor.untyped_storage()._cdata)
     except RuntimeError:  # Sparse tensors and wrappers have none.
         return id(tensor)
+
+
+def _is_there(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's storage has all of its numbers: FSDP gives back the memory of those that it does not need."""
+    reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    num_bytes = (tensor.storage_offset() + reach + 1) * tensor.element_size() if tensor.numel() else 0
+    return num_bytes <= tensor.untyped_storage().nbytes()
 
 
 def _of_array(value: Any) -> tuple[Any, ...]:

@@ -237,6 +237,28 @@ def test_an_encoder_s_fast_path_is_taken_as_without_us():
     assert torch.equal(plain, watched)
 
 
+def test_memory_stays_resizable_and_what_is_given_back_is_not_read():
+    given, other = torch.rand(100), torch.rand(100)
+
+    def program(step):
+        given.exp()
+        other.untyped_storage().resize_(0 if step else 400)
+        return other.detach()
+
+    compared(program)
+    assert given.untyped_storage().resizable()
+    given.untyped_storage().resize_(0)
+
+
+def test_a_parameter_can_be_swapped_for_another():
+    watch, given, other = AlikeWatch(), nn.Parameter(torch.rand(10)), nn.Parameter(torch.rand(10))
+    watch.start()
+    given.detach().exp()
+    watch.stepped()
+    torch.utils.swap_tensors(given, other)
+    watch.stop()
+
+
 def test_no_tensor_is_kept():
     watch = AlikeWatch()
     watch.start()
