@@ -94,6 +94,7 @@ campaign: setup test-seldom
 	$(VENV)/bin/python benchmarks/engine_speed.py --fresh
 	$(VENV)/bin/python benchmarks/attention.py --fresh
 	$(VENV)/bin/python benchmarks/predictions.py --fresh
+	$(VENV)/bin/python benchmarks/predictions_learnt.py --fresh
 	$(VENV)/bin/python benchmarks/schedules.py --fresh
 	$(VENV)/bin/python benchmarks/certificate_overhead.py --fresh
 	$(VENV)/bin/python tools/campaign_grid.py --fresh

@@ -123,6 +123,8 @@ class Cause(StrEnum):
     ORDER_CHANGED = "order_changed"
     SMALL_KERNELS = "small_kernels"
     RECOMPUTE = "recompute"
+    REDUNDANT_WORK = "redundant_work"
+    PADDING = "padding"
     IMBALANCE = "imbalance"
     NONE = "none"
     UNKNOWN = "unknown"

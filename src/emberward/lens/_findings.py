@@ -176,6 +176,14 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "computes gradients that nothing reads",
         "detach() what goes in, or run what is not trained under torch.no_grad() or with requires_grad_(False)",
     ),
+    Cause.REDUNDANT_WORK: (
+        "computes in each step what was computed before",
+        "compute it once: before the loop, and keep it (register_buffer, a cache); or take what the step has (detach)",
+    ),
+    Cause.PADDING: (
+        "computes tokens that are padding in every row of the batch",
+        "pad to the longest row of each batch (padding=True, a collate function), or batch rows of like lengths",
+    ),
     Cause.RECOMPUTE: (
         "computes the forward again in the backward, though what it would keep fits into memory",
         "checkpoint fewer blocks, or none",

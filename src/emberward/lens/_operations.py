@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,10 @@ class Parameter:
     mark: float | None
 
 
+Line = tuple[str, int]
+"""File and line."""
+Where = tuple[Line, ...]
+"""Lines of the program's frames around a place, the innermost first."""
 Backward = tuple[float, float] | None
 """Begin and end of the backward in which something happened; None outside of one."""
 
@@ -99,7 +103,9 @@ class RankOperations:
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
     `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
-    innermost first.
+    innermost first. `alike`: by the program's lines around a place that calls torch, the seconds of its calls that
+    computed what was computed before, and of the others. `padded`: of places that embed tokens these lines, and the
+    share of the tokens that a shorter batch would not have.
     """
 
     rank: int
@@ -119,6 +125,8 @@ class RankOperations:
     pageable: frozenset[str] = frozenset()
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
     unread: tuple[Unread, ...] = ()
+    alike: Mapping[Where, tuple[float, float]] = field(default_factory=dict)
+    padded: tuple[tuple[Where, float], ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -156,6 +164,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     accesses: list[Access] = []
     looks = _Looks()
     unread: list[Unread] = []
+    alike: dict[Where, tuple[float, float]] = {}
+    padded: list[tuple[Where, float]] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -184,6 +194,12 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             began_ns, ended_ns, packs, reads, writes, inside = line["access"]
             sets = frozenset(reads), frozenset(writes)
             accesses.append(Access(at(began_ns), at(ended_ns), packs > 0, *sets, span(inside), is_copy=packs > 1))
+        elif "alike" in line:
+            where, alike_ns, other_ns = line["alike"]
+            alike[_where(where)] = alike_ns / 1e9, other_ns / 1e9
+        elif "padded" in line:
+            where, share = line["padded"]
+            padded.append((_where(where), share))
         elif "unread" in line:
             each = line["unread"]
             (began, ended), (backward_began, backward_ended) = each["span"], each["backward"]
@@ -220,6 +236,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
         looks=tuple(looks.seen),
         unread=tuple(unread),
+        alike=alike,
+        padded=tuple(padded),
     )
 
 
@@ -237,6 +255,10 @@ class _Looks:
         elif "look" in line:
             at_ns, numbers = line["look"]
             self.seen.append((at_ns / 1e9, tuple(self._places[i] for i in numbers)))
+
+
+def _where(lines: Iterable[Sequence[Any]]) -> Where:
+    return tuple((file, number) for file, number in lines)
 
 
 def _shape(value: Any) -> list[int]:

@@ -29,6 +29,7 @@ from torch.nn.modules import module as modules
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._accesses import GIVEN, accesses_of
+from emberward.sources._alike import AlikeWatch
 from emberward.sources._gradients import GradientWatch
 from emberward.sources._looks import Looks
 from emberward.sources._units import UNITS
@@ -72,14 +73,21 @@ class OperationProbe:
         self._free_bytes: int | None = None
         self._looks = Looks()
         self._gradients = GradientWatch()
+        self._alike = AlikeWatch()
         self._pageable: set[str] = set()
         """Lines that copy from memory which is not pinned to a device."""
         self.is_on = False
 
     # -- the training thread -----------------------------------------------------------------------------------------
 
+    def compare(self) -> None:
+        """The steps before those to observe are compared from now on."""
+        self._alike.start()
+
     def start(self) -> None:
         """The steps to observe begin now. Where the program has a profiler running, none is."""
+        self._alike.stepped()
+        self._alike.stop()
         if torch._C._autograd._profiler_enabled():
             self._why = "the program runs a profiler of its own"
             return
@@ -99,6 +107,7 @@ class OperationProbe:
 
     def stepped(self) -> bool:
         """A step has ended; whether more are to be observed."""
+        self._alike.stepped()
         if self.is_on:
             self._bounds.append(time.monotonic_ns())
             if len(self._bounds) <= NUM_STEPS:
@@ -261,6 +270,7 @@ class OperationProbe:
         if any(row.name().startswith("c10d::") for row in rows):
             yield from accesses_of(self._result)
         yield from self._gradients.lines()
+        yield from self._alike.lines()
         yield from self._looks.lines()
         yield {"end": True}
 

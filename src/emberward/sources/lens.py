@@ -21,6 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from emberward.events import Owner, main_package, owner_of
+from emberward.sources._alike import NUM_COMPARED
 from emberward.sources._backward_steps import BackwardSteps
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._operations import NUM_STEPS, OPERATIONS_SUFFIX, OperationProbe
@@ -85,12 +86,14 @@ class _Lens:
                 CURRENT.live.problem("steps not sampled", error)
 
     def _observe(self) -> None:
-        """Steps that the probe observes lie between the warm-up and those that are sampled."""
+        """Steps that the probe observes lie between the warm-up, whose last it compares, and those that are sampled."""
         self.num_ended += 1
-        if self.probe is None or self.num_ended < self.warmup:
+        if self.probe is None:
             return
         if self.num_ended == self.warmup:
             self.probe.start()
+        elif self.num_ended == max(self.warmup - NUM_COMPARED, 1):
+            self.probe.compare()
         else:
             self.probe.stepped()
 

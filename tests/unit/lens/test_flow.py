@@ -176,7 +176,7 @@ class Spread(Program):
 
     def __init__(self):
         super().__init__()
-        self.part, self.places = torch.zeros(1 << 22), [torch.zeros(1 << 21) for _ in range(2)]
+        self.part, self.places = torch.zeros(1 << 24), [torch.zeros(1 << 23) for _ in range(2)]
         self.copies_s = []
 
     def step(self):

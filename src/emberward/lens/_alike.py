@@ -1,0 +1,126 @@
+"""Work that gives in each step what was computed before, and tokens that are padding in every row. Pure.
+
+What lines computed alike is seen in the compared steps ([Note: computed alike]), how long that takes in the sampled
+ones: of the time of stacks with the same lines of the program the same share. Time that another cause explains is that
+cause's. It is told at the outermost line below which `MOSTLY` such work is done, of several in one function at the
+dearest.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from emberward.findings import Cause
+from emberward.lens._causes import tell
+from emberward.lens._operations import AT, BACKWARD, RankOperations, Where
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples
+from emberward.lens._source import Sources
+from emberward.lens._waste import Waste
+
+MOSTLY = 0.9
+"""Of the time of torch's calls below a line. A line that does something else with what it computes in vain is one."""
+
+
+def alike_work(
+    operations: Sequence[RankOperations], samples: Sequence[RankSamples], sources: Sources
+) -> tuple[Waste, ...]:
+    """What each function of the program computes in vain, of the rank on which that costs most."""
+    of_samples = {rank.rank: rank for rank in samples if rank.num_steps}
+    found: dict[tuple[Cause, str], list[Waste]] = defaultdict(list)
+    for rank in operations:
+        sampled = of_samples.get(rank.rank)
+        if sampled is None:
+            continue
+        for waste in (*_redundant(rank, sampled, sources), *_padded(rank, sampled)):
+            if waste.share >= MIN_GAIN and waste.cost_s >= MIN_COST_S and waste.site is not None:
+                found[waste.cause, waste.site].append(waste)
+    return tuple(_of_all(each) for each in found.values())
+
+
+def _of_all(found: Sequence[Waste]) -> Waste:
+    worst = max(found, key=lambda waste: waste.cost_s)
+    return Waste(
+        cause=worst.cause, site=worst.site, cost_s=worst.cost_s, share=worst.share,
+        ranks=tuple(sorted({rank for waste in found for rank in waste.ranks})), evidence=worst.evidence,
+    )  # fmt: skip
+
+
+def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> list[Waste]:
+    below = _below(rank.alike)
+    spent: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    """By file and function, by line nanoseconds."""
+    for seen in sampled.stacks if below else ():
+        users = [place for place in seen.stack if place.owner == USER]
+        where = tuple((place.file, place.line) for place in users)
+        alike_s, other_s = rank.alike.get(where, (0.0, 0.0))
+        if seen.flag or alike_s <= 0 or tell(seen, sampled, sources) is not None:
+            continue
+        around = [i for i in range(len(where)) if below[where[i:]] >= MOSTLY]
+        if around:
+            seconds = alike_s / (alike_s + other_s) * sum(each for each, _ in seen.steps.values())
+            outer = users[around[-1]]
+            spent[outer.file, outer.function][outer.line] += int(1e9 * seconds)
+    step_s = sampled.measured_s / sampled.num_steps
+    wastes = []
+    for (file, function), lines in spent.items():
+        cost_s = lines.total() / 1e9 / sampled.num_steps
+        wastes.append(
+            Waste(
+                cause=Cause.REDUNDANT_WORK,
+                site=f"{file}:{lines.most_common(1)[0][0]}",
+                cost_s=cost_s,
+                share=cost_s / step_s,
+                ranks=(rank.rank,),
+                evidence=(
+                    f"calls of torch in {len(lines)} line{'s' if len(lines) > 1 else ''} of {function}() were given "
+                    "what calls of the step before, or earlier ones of the step, had been given",
+                ),
+            )
+        )
+    return wastes
+
+
+def _below(alike: Mapping[Where, tuple[float, float]]) -> dict[Where, float]:
+    """By the program's frames from any on, the share of the time below that was spent on what was computed before."""
+    total: dict[Where, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for where, seconds in alike.items():
+        for i in range(len(where)):
+            for kind in (0, 1):
+                total[where[i:]][kind] += seconds[kind]
+    return {where: alike_s / (alike_s + other_s) if alike_s > 0 else 0.0 for where, (alike_s, other_s) in total.items()}
+
+
+def _padded(rank: RankOperations, sampled: RankSamples) -> list[Waste]:
+    """A part of the forward that embeds them, and of the backward the same part of the forward's share in all."""
+    forwards: dict[str, float] = defaultdict(float)
+    backward_s = 0.0
+    for op in rank.operations:
+        if op.thread == rank.main and op.name.startswith(AT):
+            forwards[op.name.removeprefix(AT)] += op.ended_s - op.began_s
+        elif op.thread == rank.main and op.name.startswith(BACKWARD):
+            backward_s += op.ended_s - op.began_s
+    by_site = _shares(rank, forwards)
+    total_s, observed_s = sum(forwards.values()), rank.step_s * rank.num_steps
+    wastes = []
+    for site, share in by_site.items():
+        part = share * (forwards[site] + backward_s * forwards[site] / total_s) / observed_s
+        wastes.append(
+            Waste(
+                cause=Cause.PADDING,
+                site=site,
+                cost_s=part * sampled.measured_s / sampled.num_steps,
+                share=part,
+                ranks=(rank.rank,),
+                evidence=(f"{100 * share:.0f}% of the columns of tokens are padding in every row",),
+            )
+        )
+    return wastes
+
+
+def _shares(rank: RankOperations, forwards: Mapping[str, float]) -> dict[str, float]:
+    """By the line that calls the model, the share of the tokens' columns that are padding in every row."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for where, share in rank.padded:
+        site = next((name for file, line in where if (name := f"{file}:{line}") in forwards), None)
+        if site is not None:
+            shares[site].append(share)
+    return {site: max(each) for site, each in shares.items()}

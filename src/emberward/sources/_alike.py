@@ -1,0 +1,419 @@
+"""Which lines of the program compute what was computed before, in the step before or in the same. Needs torch.
+
+[Note: computed alike]
+In the last steps of the warm-up torch hands each of its calls from Python to a mode of ours, which numbers values
+(value numbering: Alpern, Wegman, Zadeck, POPL 1988; here over steps). A call's number is that of its function and of
+what it is given: plain values as they are, a tensor by the call of this step that made it or wrote to it last, any
+other tensor of the host by its numbers, read once a step (of larger ones every n-th, `MAX_READ` in all), of a device by
+being the same object at the same version. What requires gradients is alike within a step alone, as the same object at
+the same version. A call whose number the step before had too, and which drew no random number, computed what that had
+computed; so did one whose number this step has had, where nothing goes back through it. Each call is timed: what of the
+time below a line was computed before, is told by the lines around it.
+
+What is written to later by a call that is not alike was needed anew: zeros that a step adds to. A call that gives no
+tensor and reads no number is not counted: it asks for a shape. The order of modes, and where torch takes another way
+while there is one (the fast path of an encoder in evaluation), are left as they are.
+"""
+
+import contextlib
+import itertools
+import sys
+import time
+import weakref
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as modules
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+
+from emberward.events import Owner, main_package, owner_of
+from emberward.sources._padding import padded
+
+NUM_COMPARED = 3
+"""Steps before the observed ones: one to compare with, and two that have to be alike."""
+MAX_READ = 1 << 18
+"""Elements of a tensor that are read; a step reads `MAX_READ_IN_ALL` at most."""
+MAX_READ_IN_ALL = 1 << 26
+MAX_CALLS = 60_000
+"""Of all compared steps. Of longer ones nothing is said."""
+MAX_PLAIN = 1 << 16
+MAX_FRAMES = 200
+_READS = frozenset(
+    {"item", "tolist", "equal", "allclose", "is_nonzero"}
+    | {f"__{each}__" for each in ("bool", "int", "float", "index", "complex", "contains", "repr", "str", "format")}
+)
+"""Calls that give no tensor and do read numbers."""
+_LENDS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
+"""Calls after which others than torch may write to a tensor's memory."""
+_UNKNOWN = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "empty_permuted"})
+_FAST_PATHS = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
+"""Modules that in evaluation compute in another way where there is a mode."""
+_PLAIN = (int, float, bool, str, bytes, type(None), complex)
+Line = tuple[str, int]
+Where = tuple[Line, ...]
+"""The program's lines around a call, the innermost first."""
+
+
+class _UnlikeError(Exception):
+    """What a call is given has no number: it is new in each step, or nobody can tell."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A tensor whose number is known, and when that was."""
+
+    tensor: Callable[[], torch.Tensor | None] | None
+    """None of a parameter: one with a weak reference cannot be swapped for another (`torch.utils.swap_tensors`)."""
+    version: int
+    writes: int
+    number: int | None
+    step: int
+
+
+class AlikeWatch:
+    """Compares steps between `start` and `stop`. All but `lines` is for the training thread."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._mode = _Mode(self)
+        self._undo: list[Callable[[], None]] = []
+        self._numbers: dict[Any, int] = {}
+        self._before: set[int] = set()
+        self._now: set[int] = set()
+        self._known: dict[int, _Known] = {}
+        self._writes: dict[int, int] = defaultdict(int)
+        """By storage, how often a call wrote to it."""
+        self._lent: set[int] = set()
+        self._made: dict[int, list[tuple[Where, int]]] = defaultdict(list)
+        """By storage, where calls that are alike wrote to it in this step, and their nanoseconds."""
+        self._spent: dict[Where, Counter[bool]] = defaultdict(Counter)
+        """Nanoseconds of calls that are alike, and of the others."""
+        self._objects = itertools.count()
+        self._step = 0
+        self._num_read = self._num_calls = 0
+        self._fast: list[nn.Module] = []
+        """Modules on their fast path, for which our mode is taken off."""
+        self._fast_ns = 0
+        self._owners: dict[CodeType, bool] = {}
+        self._padded: dict[Where, list[float]] = defaultdict(list)
+
+    def start(self) -> None:
+        """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is not None and dynamo.counters["stats"].get("unique_graphs"):
+            return
+        self.is_on = True
+        self._insert()
+        before = modules.register_module_forward_pre_hook(self._enter)
+        after = modules.register_module_forward_hook(lambda module, *_: self._leave(module), always_call=True)
+        self._undo += [before.remove, after.remove]
+
+    def stepped(self) -> None:
+        """A step has ended."""
+        if not self.is_on:
+            return
+        self._step += 1
+        self._before, self._now = self._now, set()
+        self._made.clear()
+        self._num_read = 0
+        if self._step < 2:
+            self._spent.clear()
+
+    def stop(self) -> None:
+        """Ends it. In a call of torch's our mode is not there to be removed, and stays without effect."""
+        if not self.is_on:
+            return
+        self.is_on = False
+        self._remove()
+        while self._undo:
+            self._undo.pop()()
+        for each in (self._numbers, self._before, self._now, self._known, self._writes, self._made):
+            each.clear()
+        if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
+            self._spent.clear()
+            self._padded.clear()
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Lines of a file of operations: for each place that calls torch the program's lines around it, the innermost
+        first, the nanoseconds of calls that are alike and of others; for each that embeds tokens its lines, and what is
+        padding. Without places where none is alike."""
+        if any(spent[True] for spent in self._spent.values()):
+            for where, spent in self._spent.items():
+                yield {"alike": [where, spent[True], spent[False]]}
+        for where, shares in self._padded.items():
+            if any(shares):
+                yield {"padded": [where, sum(shares) / len(shares)]}
+
+    def call(self, func: Any, args: Any, named: Any) -> Any:
+        """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
+        self._num_calls += 1
+        if self._num_calls > MAX_CALLS or torch.compiler.is_compiling():
+            return func(*args, **named)
+        key, given, versions, state = None, [], [], None
+        with self._careful():
+            given = [*_tensors((args, named))]
+            versions = [_version(each) for each in given]
+            key = self._key(func, args, named)
+            is_again = key is not None and (key in self._before or key in self._now)
+            state = _random_state() if is_again else None
+        began_ns = time.perf_counter_ns()
+        result = func(*args, **named)
+        took_ns = time.perf_counter_ns() - began_ns
+        with self._careful():
+            if state is not None and not _is_state(state):
+                key = None
+            is_alike = key is not None and (
+                key in self._before or (key in self._now and not any(each.requires_grad for each in _tensors(result)))
+            )
+            storages, has_written = self._note(func, key, given, versions, result)
+            if storages or getattr(func, "__name__", "") in _READS:
+                self._count(self._where(sys._getframe(1)), is_alike, took_ns, storages, has_written)
+            if func is nn.functional.embedding:
+                self._padded[self._where(sys._getframe(1))].append(padded(*args, **named))
+        return result
+
+    @contextlib.contextmanager
+    def _careful(self) -> Iterator[None]:
+        """Of what goes wrong here the program learns nothing, and nothing is said of it."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 (a program is not ended because it is profiled)
+            self._num_calls = MAX_CALLS + 1
+
+    def _note(
+        self, func: Any, key: int | None, given: list[torch.Tensor], versions: list[int], result: Any
+    ) -> tuple[set[int], bool]:
+        """Numbers what a call made or wrote to. Returns the storages of that, and whether it wrote to what it got."""
+        name = getattr(func, "__name__", "")
+        if name in _LENDS:
+            self._lent |= {_storage(each) for each in given}
+        changed = [each for each, before in zip(given, versions, strict=True) if _version(each) != before]
+        if name == "__set__" and given:
+            changed, key = given[:1], None
+        held = {_storage(each) for each in given}
+        new = [each for each in _tensors(result) if not any(each is other for other in given)]
+        for each in new:
+            if (storage := _storage(each)) not in held:
+                # Memory that was another tensor's before.
+                self._made.pop(storage, None)
+                self._lent.discard(storage)
+        for each in changed:
+            self._writes[_storage(each)] += 1
+        made = [*new, *changed]
+        for index, each in enumerate(made):
+            self._keep(each, None if key is None or name in _UNKNOWN else self._number(("of", key, index)))
+        if key is not None:
+            self._now.add(key)
+        return {_storage(each) for each in made}, bool(changed)
+
+    def _count(self, where: Where, is_alike: bool, took_ns: int, storages: set[int], has_written: bool) -> None:
+        self._spent[where][is_alike] += took_ns
+        for storage in storages:
+            if is_alike:
+                self._made[storage].append((where, took_ns))
+            elif has_written:
+                for place, spent_ns in self._made.pop(storage, ()):
+                    self._spent[place].update({True: -spent_ns, False: spent_ns})
+
+    def _key(self, func: Any, args: Any, named: Any) -> int | None:
+        try:
+            return self._number((func, self._word(args), self._word(named)))
+        except (_UnlikeError, TypeError):  # What is no key is not known either.
+            return None
+
+    def _number(self, value: Any) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _word(self, value: Any) -> Any:
+        """Something that is equal for what is alike, and can be a key. Raises _UnlikeError for what is not."""
+        if isinstance(value, torch.Tensor):
+            return "tensor", self._of(value)
+        if isinstance(value, _PLAIN):
+            return type(value).__name__, value
+        if isinstance(value, list | tuple):
+            if len(value) > MAX_PLAIN:
+                raise _UnlikeError
+            if all(type(each) in _PLAIN for each in value):
+                return "plain", *{type(each).__name__ for each in value}, *value
+            return type(value).__name__, *map(self._word, value)
+        if isinstance(value, dict):
+            return "dict", *((name, self._word(each)) for name, each in value.items())
+        if isinstance(value, slice):
+            return "slice", *map(self._word, (value.start, value.stop, value.step))
+        if type(value).__module__ == "numpy":
+            return "numpy", *_of_array(value)
+        if isinstance(value, torch.Generator):
+            raise _UnlikeError
+        if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format | type | type(...)):
+            return value
+        raise _UnlikeError
+
+    def _of(self, tensor: torch.Tensor) -> int:
+        """The number of a tensor. Raises _UnlikeError where it has none."""
+        known, storage = self._known.get(id(tensor)), _storage(tensor)
+        is_lent = storage in self._lent
+        is_same = known is not None and (known.tensor is None or known.tensor() is tensor)
+        if known is not None and is_same and known.version == _version(tensor):
+            is_of_now = known.step == self._step or not (tensor.device.type == "cpu" or tensor.requires_grad)
+            if is_of_now and known.writes == self._writes[storage] and not (is_lent and known.number is not None):
+                if known.number is None:
+                    raise _UnlikeError
+                return known.number
+        number = None
+        if type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer):
+            number = self._read(tensor)
+        self._keep(tensor, number)
+        if number is None:
+            raise _UnlikeError
+        return number
+
+    def _read(self, tensor: torch.Tensor) -> int | None:
+        """A number for what the tensor holds; None where that is not known, or costs too much."""
+        if tensor.device.type != "cpu" or tensor.requires_grad:
+            return self._number(("object", next(self._objects)))
+        if tensor.layout is not torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return None
+        size = tensor.numel()
+        if (size > MAX_READ and not tensor.is_contiguous()) or not _is_there(tensor):
+            return None
+        self._num_read += min(size, MAX_READ)
+        if self._num_read > MAX_READ_IN_ALL:
+            return None
+        try:
+            with torch.no_grad():
+                # A copy: memory that numpy has seen cannot be resized any more, which FSDP does.
+                read = tensor.detach().reshape(-1)[:: max(-(-size // MAX_READ), 1)].clone()
+                sums = zlib.crc32(read.view(torch.uint8).numpy().data) if size else 0
+        except (RuntimeError, TypeError):  # Of a kind that has no plain bytes.
+            return None
+        return self._number(("holds", tensor.dtype, tuple(tensor.shape), sums))
+
+    def _keep(self, tensor: torch.Tensor, number: int | None) -> None:
+        version = _version(tensor)
+        if version >= 0:
+            writes = self._writes[_storage(tensor)]
+            reference = None if isinstance(tensor, nn.Parameter) else weakref.ref(tensor)
+            self._known[id(tensor)] = _Known(reference, version, writes, number, self._step)
+
+    def _where(self, frame: FrameType | None) -> Where:
+        found: list[Line] = []
+        program = main_package()
+        for _ in range(MAX_FRAMES):
+            if frame is None:
+                break
+            code = frame.f_code
+            if code not in self._owners:
+                self._owners[code] = owner_of(code.co_filename, program) is Owner.USER
+            if self._owners[code]:
+                found.append((code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        return tuple(found)
+
+    def _enter(self, module: nn.Module, given: Any) -> None:
+        del given
+        if not module.training and isinstance(module, _FAST_PATHS):
+            self._fast.append(module)
+            if len(self._fast) == 1:
+                self._fast_ns = time.perf_counter_ns()
+                self._remove()
+
+    def _leave(self, module: nn.Module) -> None:
+        if self._fast and self._fast[-1] is module:
+            self._fast.pop()
+            if not self._fast:
+                self._insert()
+                self._spent[self._where(sys._getframe(1))][False] += time.perf_counter_ns() - self._fast_ns
+
+    def _insert(self) -> None:
+        """Puts our mode in force below the program's: each of these takes off the last one when it ends.
+
+        The one of ``torch.set_default_device`` takes off the first one.
+        """
+        modes = _taken_off()
+        default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        at = int(default is not None and modes[:1] == [default])
+        _put_on([*modes[:at], self._mode, *modes[at:]])
+
+    def _remove(self) -> None:
+        _put_on([mode for mode in _taken_off() if mode is not self._mode])
+
+
+class _Mode(TorchFunctionMode):
+    """Hands each call of torch's to the watch."""
+
+    def __init__(self, watch: AlikeWatch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        if not self._watch.is_on:
+            return func(*args, **(kwargs or {}))
+        return self._watch.call(func, args, kwargs or {})
+
+
+def _taken_off() -> list[Any]:
+    """The modes of this thread, the outermost first, none of which is in force any more."""
+    count = torch._C._len_torch_function_stack()
+    pop: Any = _pop_mode
+    return [pop() for _ in range(count)][::-1]
+
+
+def _put_on(found: Iterable[Any]) -> None:
+    push: Any = _push_mode
+    for mode in found:
+        push(mode)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from itertools.chain.from_iterable(map(_tensors, value.values()))
+    elif isinstance(value, list | tuple) and len(value) <= MAX_PLAIN:
+        yield from itertools.chain.from_iterable(map(_tensors, value))
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written to; -1 of tensors of inference mode, which do not count that."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except RuntimeError:  # Sparse tensors and wrappers have none.
+        return id(tensor)
+
+
+def _is_there(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's storage has all of its numbers: FSDP gives back the memory of those that it does not need."""
+    reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    num_bytes = (tensor.storage_offset() + reach + 1) * tensor.element_size() if tensor.numel() else 0
+    return num_bytes <= tensor.untyped_storage().nbytes()
+
+
+def _of_array(value: Any) -> tuple[Any, ...]:
+    if value.dtype.hasobject or value.size > MAX_READ:
+        raise _UnlikeError
+    return str(value.dtype), value.shape, zlib.crc32(value.tobytes())
+
+
+def _random_state() -> tuple[Any, ...]:
+    """The states of the generators that calls draw from unless they are given one."""
+    states: list[Any] = [torch.default_generator.get_state()]
+    is_initialized: Any = torch.cuda.is_initialized
+    if torch.cuda.is_available() and is_initialized():
+        states += [(each.initial_seed(), each.get_offset()) for each in torch.cuda.default_generators]
+    return tuple(states)
+
+
+def _is_state(state: tuple[Any, ...]) -> bool:
+    host, *devices = _random_state()
+    return bool(torch.equal(state[0], host)) and [*state[1:]] == devices
