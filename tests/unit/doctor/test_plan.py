@@ -397,6 +397,6 @@ def test_a_cable_that_two_failed_sets_have_in_common_by_chance_is_tested_by_itse
     fleet = Fleet.of([f"n{i}" for i in range(64)], 2)
     plan = planned(fleet, lambda devices: any(pair <= {n // 2 for n in devices} for pair in bad), seed=seed)
     assert {key for _, key in accused(plan)} <= {tuple(sorted(f"n{n}" for n in pair)) for pair in bad}
-        pairs = [set(result.devices) for _, result in plan.results if len(result.devices) == 2]
-        for _, key in accused(plan):
-            assert any({f"n{n // 2}" for n in pair} == set(key) for pair in pairs)
+    pairs = [set(result.devices) for _, result in plan.results if len(result.devices) == 2]
+    for _, key in accused(plan):
+        assert any({f"n{n // 2}" for n in pair} == set(key) for pair in pairs)
