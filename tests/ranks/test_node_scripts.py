@@ -171,10 +171,7 @@ def test_a_node_that_joins_later_trains_on_and_the_loss_of_the_one_where_they_me
         "ours", "--max-restarts", "3", "--rdzv-conf",
     )  # fmt: skip
     alive = "last_call_timeout=2,keep_alive_interval=2,keep_alive_max_attempt=10,is_host="
-    small = (
-        "model.num_layers=1", "model.hidden=32", "model.seq_len=32", "batch.global_batch=8", "steps=40000",
-        "save.interval=10",
-    )  # fmt: skip
+    small = ("model.num_layers=1", "model.hidden=32", "model.seq_len=32", "batch.global_batch=8", "steps=40000")
     first = nodes.train(0, 1, *meets, f"{alive}1", *small)
     wait_until(lambda: nodes.num_steps() >= 3 or first.poll() is not None, "steps of one", LIMIT_S)
     second = nodes.train(1, 1, *meets, f"{alive}0", *small)
