@@ -34,6 +34,7 @@ EVERY: dict[str, int] = {
     "unit/doctor/test_examination.py": 4,
     "unit/doctor/test_plan.py": 5,
     "unit/lanes/test_loader.py": 2,
+    "unit/sources/test_dumps_forms.py": 5,
     "unit/sources/test_scripts.py": 3,
     "unit/supervise/test_launch.py": 2,
     "unit/supervise/test_run.py": 2,

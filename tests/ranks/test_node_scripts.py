@@ -1,7 +1,9 @@
 """``emberward train`` on each node through torchrun's rendezvous: two nodes on this machine, two supervisors."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -120,7 +122,8 @@ def test_a_stop_of_one_node_saves_on_all_and_a_node_that_is_lost_leaves_the_othe
     ranks = [json.loads(path.read_text()) for path in sorted((run / "ranks").glob("rank*.json"))]
     assert sorted(said["host"] for said in ranks) == ["machine0", "machine1"], nodes.said()
     for pid in lost_with(second.pid):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert first.wait(LIMIT_S) == 0, nodes.said()
     assert [step for step, *_ in curve(run)] == list(range(1, STEPS + 1))
     assert "dp: 1" in (run / "config.resolved.yaml").read_text()
@@ -183,12 +186,14 @@ def test_a_node_that_joins_later_trains_on_and_the_loss_of_the_one_where_they_me
     assert second.poll() is None, nodes.said()
     assert "dp: 2" in (run / "config.resolved.yaml").read_text(), nodes.said()
     for pid in lost_with(first.pid):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself, as the writer of a save does
+            os.kill(pid, signal.SIGKILL)
     assert second.wait(LIMIT_S) == 1, nodes.said()
     said = (nodes.folder / "node1.log").read_text(errors="replace")
     assert "RendezvousConnectionError" in said, "torchrun's own word for the place where the nodes met"
     assert "L102 rank 1 died first: RuntimeError" in said, said
-    assert "Connection closed by peer" in said
+    # The kernel says which: a reset, where the one that is gone had not read all that came.
+    assert re.search("Connection (closed|reset) by peer", said), said
     assert verify(latest(run / "checkpoints")) == ()
     steps = [line["step"] for line in metrics(run)]
     assert sorted(set(steps)) == list(range(1, max(steps) + 1))

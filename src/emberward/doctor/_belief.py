@@ -49,6 +49,15 @@ MAX_SIDES = 4
 """With more groups that never passed together it is too early to speak of a cut."""
 FAINT = sum(PRIORS[Kind.DEVICE].values()) * sum(share for rate, share in RATES.items() if rate < CONSTANT)
 """That a device fails now and then."""
+_LOGARITHMS = {
+    (kind, scope): [
+        (math.log(prior * share), math.log1p(-rate), math.log((1 - (1 - SPURIOUS) * (1 - rate)) / SPURIOUS))
+        for rate, share in RATES.items()
+    ]
+    for kind, priors in PRIORS.items()
+    for scope, prior in priors.items()
+}
+"""For each rate: of the prior, of a pass of the faulty part, of a failure of it against one by chance."""
 LINK_ODDS = PRIORS[Kind.LINK][Scope.TOGETHER] * RATES[0.999]
 """That a link always fails, where nothing is known."""
 LEAST_PRIOR = 3e-10
@@ -127,7 +136,7 @@ class Belief:
             return
         ordered = sorted(hosts)
         if self.fleet.switches:
-            for switch in {switch for a, b in combinations(ordered, 2) for switch in self.parts.path(a, b)}:
+            for switch in self.parts.between(devices):
                 self._passes[Kind.SWITCH, Scope.OUTSIDE, switch] += tries
         if len(several := [host for host in ordered if host in self.parts.several]) > 1:
             for a, b in combinations(several, 2):
@@ -263,11 +272,10 @@ class Belief:
         """The logarithm of how much likelier the part makes so many failures with it, at most, than chance does."""
         near = math.log(LINK_BUNCH[-1] * NEAR) if part.kind in LINKS else 0.0
         return near + max(
-            math.log(prior * share)
-            + self.passes(part, scope) * math.log1p(-rate)
-            + fails * math.log((1 - (1 - SPURIOUS) * (1 - rate)) / SPURIOUS)
-            for scope, prior in PRIORS[part.kind].items()
-            for rate, share in RATES.items()
+            base + passes * clears + fails * shows
+            for scope in PRIORS[part.kind]
+            for passes in (self.passes(part, scope),)
+            for base, clears, shows in _LOGARITHMS[part.kind, scope]
         )
 
     def parted(self, without: Sequence[Cluster]) -> tuple[float, Part, float] | None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -39,7 +40,7 @@ class Parts:
             case Kind.HOST:
                 return float(part.key[0] in hosts)
             case Kind.SWITCH:
-                return float(any(part.key[0] in self.path(a, b) for a, b in combinations(sorted(hosts), 2)))
+                return float(part.key[0] in self.between(devices))
             case Kind.CABLE:
                 if not set(part.key) <= hosts:
                     return 0.0
@@ -66,6 +67,11 @@ class Parts:
             return {*up, *down}
         return {*up[: up.index(common) + 1], *down[: down.index(common) + 1]}
 
+    def between(self, devices: Set) -> set[str]:
+        """The switches between the hosts of a set."""
+        hosts = sorted({self.host_of[device] for device in devices})
+        return {switch for a, b in combinations(hosts, 2) for switch in self.path(a, b)}
+
     def possible(self, devices: Set) -> Iterable[Part]:
         """The parts that may have made a test of this set fail."""
         for device in devices:
@@ -78,8 +84,7 @@ class Parts:
                 several = [host for host in hosts if host in self.several]
                 yield from (Part(Kind.CABLE, pair) for pair in combinations(several, 2))
         if len(hosts) > 1:
-            found = {switch for a, b in combinations(hosts, 2) for switch in self.path(a, b)}
-            yield from (Part(Kind.SWITCH, (switch,)) for switch in sorted(found))
+            yield from (Part(Kind.SWITCH, (switch,)) for switch in sorted(self.between(devices)))
 
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -115,6 +120,13 @@ class Exposures:
         )
         self._rings = [row for row, trial in enumerate(trials) if trial.links is Links.RING and len(trial.devices) > 2]
         self._edges = {row: {frozenset(edge) for edge in ring_of(trials[row].devices)} for row in self._rings}
+        # All links between two hosts are used for certain where there are no other hosts.
+        is_unknown = np.array([trial.links is None for trial in trials], dtype=bool)
+        self._used_between = np.where(is_unknown & (self._num_hosts == 2), 1.0, self._used)
+        host_of = parts.host_of
+        self._host_edges = {
+            row: {frozenset(host_of[n] for n in edge) for edge in self._edges[row]} for row in self._rings
+        }
 
     def of(self, part: Part, scope: Scope) -> Floats:
         """One value for each trial."""
@@ -128,6 +140,13 @@ class Exposures:
                 for row in self._rings:
                     shares[row] = float(frozenset((a, b)) in self._edges[row])
                 return shares
+            case Kind.CABLE:
+                between: Floats = (
+                    self._has_host(str(part.key[0])) & self._has_host(str(part.key[1]))
+                ) * self._used_between
+                for row in self._rings:
+                    between[row] = float(frozenset(part.key) in self._host_edges[row])
+                return between
             case Kind.HOST:
                 is_wide = self._num_hosts > 1 if scope is Scope.OUTSIDE else self._sizes >= scope.least
                 host: Floats = (self._has_host(str(part.key[0])) & is_wide).astype(float)
@@ -136,7 +155,14 @@ class Exposures:
                 side = sum((self._has_host(str(host)).astype(int) for host in part.key), np.zeros(len(self._trials)))
                 cut: Floats = ((side > 0) & (side < self._num_hosts)).astype(float)
                 return cut
-        return np.array([self._parts.exposure(part, scope, trial.devices, trial.links) for trial in self._trials])
+            case Kind.SWITCH:
+                crossed: Floats = np.array([part.key[0] in switches for switches in self._switches], dtype=float)
+                return crossed
+
+    @cached_property
+    def _switches(self) -> list[set[str]]:
+        """The switches between the hosts of each trial."""
+        return [self._parts.between(trial.devices) for trial in self._trials]
 
     def _has(self, number: int) -> np.ndarray:
         column = self._column.get(number)

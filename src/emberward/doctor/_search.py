@@ -65,7 +65,8 @@ def search(
     pool = np.unique(np.concatenate([order[:BEAM], hopeful]))
     numbers = {part: number for number, part in enumerate({fault.part for fault in faults})}
     part_of = np.array([*(numbers[fault.part] for fault in faults), *range(-len(bundles), 0)])
-    ends = np.array([_ends([faults[index].part for index in each]) for each in members])
+    ends = np.full((len(members), 2), -1)  # of the pool's alone: no set holds another
+    ends[pool] = [_ends([faults[index].part for index in members[place]]) for place in pool]
     base, total = order[:BEAM, None], alone[order[:BEAM]]
     best, cut = max(found.values()), -math.inf
     for depth in range(2, MAX_FAULTS + 1):

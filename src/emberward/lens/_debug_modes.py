@@ -23,6 +23,9 @@ def switched_on_at(users: Iterable[Instruction], rank: RankSamples, sources: Sou
 
 
 def _switches(source: Source) -> Iterator[int]:
+    # Asked of each file of a program for each line that takes time: its tree is looked through where it has the name.
+    if not any(name in source.text for name in _SWITCHES):
+        return
     for node in ast.walk(source.tree):
         if isinstance(node, ast.keyword) and node.arg in _SWITCHES and not _is_off(node.value):
             yield node.value.lineno

@@ -276,7 +276,7 @@ def twin_teacher(step):
 
 PIXELS, LABELS = torch.ones(100_000, 4), torch.arange(100_000) % 40
 ROWS = [[float(each) for each in range(500)] for _ in range(500)]
-MANY = torch.ones(24_000_000)
+MANY = torch.ones(8_000_000)
 
 
 def plant_nonzero_of_the_same_for_each_class(step):
