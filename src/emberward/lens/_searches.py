@@ -4,7 +4,7 @@
 A boolean mask, ``nonzero`` or ``unique`` gives as many rows as its numbers say. Where a loop within the step makes one
 of the same tensor for each of its values, for each class or expert, the whole tensor is searched at each turn, on a
 processor as on a device: what a sort or a scatter does in one go. A loop over other data, as over micro-batches, makes
-each mask of new numbers.
+each mask of new numbers. What is computed of the rows that were found, as by an expert, is work and no search.
 
 A test, of ``if``, ``while`` or ``assert``, that reduces tensors to a yes or no decides by their values: the host waits
 for the device there, and computes it for that alone.
@@ -14,7 +14,7 @@ import ast
 from collections.abc import Sequence
 
 from emberward.lens._samples import Instruction
-from emberward.lens._source import Source, Sources, call_name, names_in
+from emberward.lens._source import Sources, call_name, names_in
 
 _SEARCHES = frozenset({"nonzero", "masked_select", "where", "argwhere", "index_select", "flatnonzero"})
 _CHECKS = frozenset(
@@ -41,12 +41,12 @@ def searches_again(place: Instruction, sources: Sources) -> bool:
         for target in each.targets
         if isinstance(target, ast.Name)
     }
-    own = [*ast.walk(statement if not isinstance(statement, ast.For) else node or statement)]
-    return bool(masks) and _searches(own, masks, named, source)
+    is_whole = isinstance(node, ast.stmt) and not isinstance(node, ast.For)
+    return bool(masks) and node is not None and _searches([*ast.walk(node)] if is_whole else [node], masks, named)
 
 
-def _searches(own: Sequence[ast.AST], masks: Sequence[ast.AST], named: set[str], source: Source) -> bool:
-    """Whether a statement makes one of the masks, or asks for the rows that one has."""
+def _searches(own: Sequence[ast.AST], masks: Sequence[ast.AST], named: set[str]) -> bool:
+    """Whether a statement or an instruction makes one of the masks, or asks for the rows that one has."""
     is_made = any(each in masks for each in own)
     indexes = [each.slice for each in own if isinstance(each, ast.Subscript)]
     calls = [each for each in own if isinstance(each, ast.Call) and call_name(each) in _SEARCHES]

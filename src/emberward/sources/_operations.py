@@ -42,6 +42,8 @@ MAX_HASHED = 4096
 """Elements of a parameter by which replicas of it are told from shards."""
 OPERATIONS_SUFFIX = ".ops"
 FORM = 1
+CREATE_GRAPH_AT = 3
+"""Argument of torch's own function that runs a backward (torch/autograd/graph.py, `_engine_run_backward`)."""
 COUNTED = re.compile(
     r"^aten::(mm|addmm|_addmm_activation|_scaled_mm|bmm|baddbmm|conv[123]d|convolution_backward|"
     r"_(scaled_dot_product_\w*attention\w*))$"
@@ -74,6 +76,8 @@ class OperationProbe:
         self._looks = Looks()
         self._gradients = GradientWatch()
         self._alike = AlikeWatch()
+        self._graphs: list[tuple[int, int]] = []
+        """Backwards that make a graph of their own, as a penalty on gradients does: none computes a forward again."""
         self._pageable: set[str] = set()
         """Lines that copy from memory which is not pinned to a device."""
         self.is_on = False
@@ -157,12 +161,14 @@ class OperationProbe:
 
         def backward(*args: Any, **named: Any) -> Any:
             site = _site(sys._getframe(1))
-            begun = self._gradients.begins(site)
+            begun, began_ns = self._gradients.begins(site), time.time_ns()
             try:
                 with profiler.record_function(f"{BACKWARD}{site}"):
                     return run_backward(*args, **named)
             finally:
                 self._gradients.ends(begun)
+                if args[CREATE_GRAPH_AT : CREATE_GRAPH_AT + 1] == (True,):
+                    self._graphs.append((began_ns, time.time_ns()))
 
         self._replace(torch.autograd, "_engine_run_backward", backward)
         dynamo = sys.modules.get("torch._dynamo.utils")
@@ -262,7 +268,7 @@ class OperationProbe:
                     row.start_thread_id(),
                     row.start_ns(),
                     row.duration_ns(),
-                    row.sequence_nr(),
+                    -1 if self._is_of_graph(row) else row.sequence_nr(),
                     row.flops(),
                     int(row.is_async()),
                 ]
@@ -273,6 +279,10 @@ class OperationProbe:
         yield from self._alike.lines()
         yield from self._looks.lines()
         yield {"end": True}
+
+    def _is_of_graph(self, row: Any) -> bool:
+        """Whether an operation of a backward was kept for a backward through it."""
+        return bool(_KERNEL.match(row.name())) and any(began <= row.start_ns() <= end for began, end in self._graphs)
 
 
 def _kept(events: list[Any]) -> tuple[list[Any], bool]:

@@ -277,6 +277,7 @@ def twin_teacher(step):
 PIXELS, LABELS = torch.ones(100_000, 4), torch.arange(100_000) % 40
 ROWS = [[float(each) for each in range(500)] for _ in range(500)]
 MANY = torch.ones(8_000_000)
+CHOICES, TABLE, WEIGHTS, FOUND = torch.arange(400) % 4, torch.rand(400, 50), torch.rand(50, 4000), torch.zeros(4, 4000)
 
 
 def plant_nonzero_of_the_same_for_each_class(step):
@@ -308,6 +309,13 @@ def plant_bool_of_all_numbers(step):
 
 def twin_check_of_some_numbers(step):
     assert is_sound(PIXELS[:9])
+
+
+def twin_rows_of_each_expert_that_are_computed_with(step):
+    choices = CHOICES
+    for expert in range(4):
+        rows = (choices == expert).nonzero(as_tuple=True)[0]
+        FOUND[expert] = (TABLE[rows] @ WEIGHTS).sum(0)
 
 
 def size_of(values):

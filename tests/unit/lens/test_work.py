@@ -109,6 +109,21 @@ def test_operations_are_those_of_torch_s_own_counter_and_the_parts_add_up_to_the
     assert work.num_parameters == sum(each.numel for each in rank.parameters) > 0
 
 
+def test_a_penalty_on_gradients_computes_no_forward_again(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 1))
+    x = torch.randn(8, 64, requires_grad=True)
+    probe = OperationProbe(tmp_path / "rank.ops", head=lambda: HEAD)
+    probe.start()
+    for _ in range(NUM_STEPS):
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        slope.norm(dim=1).mean().backward()
+        model.zero_grad()
+        probe.stepped()
+    probe.write()
+    work = work_of([read_operations(tmp_path / "rank.ops")])
+    assert work.recomputed == 0 < sum(work.flops.values())
+
+
 def test_memory_is_not_gone_through_for_steps_without_a_collective(tmp_path, monkeypatch):
     def walked(result):
         raise AssertionError("gone through")
