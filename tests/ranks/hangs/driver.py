@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 from ports import reserve_port
 from warm import TORCH, WarmServer
 
@@ -23,6 +24,14 @@ HOME = Path(__file__).parent
 BACKEND = "EMBERWARD_TEST_BACKEND"
 """Names the backend of the programs (`job.main`)."""
 START_LIMIT_S = 120.0
+TOLD_LIMIT_S = 10.0
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether a process has ended and nobody has asked how."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    return True
 
 
 def warm_ranks() -> WarmServer:
@@ -110,8 +119,12 @@ class HangJob:
         remove_ring_folder(self.ring_folder)
 
     def exits(self) -> dict[int, int]:
-        """The exit codes so far, by pid."""
+        """The exit codes so far, by pid: of all that have ended by now, for a server tells of one after another."""
         if self.server is not None:
+            gone = [pid for pid in self.pids if not psutil.pid_exists(pid) or is_zombie(pid)]
+            until = time.monotonic() + TOLD_LIMIT_S
+            while not self.server.exits.keys() >= {*gone} and time.monotonic() < until:
+                time.sleep(0.01)
             return {pid: code for pid, code in self.server.exits.copy().items() if pid in self.pids}
         return {p.pid: p.returncode for p in self.processes if p.poll() is not None}
 
