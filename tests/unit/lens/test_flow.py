@@ -13,7 +13,7 @@ from emberward.lens import Call, read_operations, repeats_of, samples_of, slack_
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
-WORK_S = 0.004
+WORK_S = 0.012
 
 
 def busy():

@@ -308,7 +308,8 @@ def plant_bool_of_all_numbers(step):
 
 
 def twin_check_of_some_numbers(step):
-    assert is_sound(PIXELS[:9])
+    some = PIXELS[:9] * 2  # gives the interpreter away first, and has what a late look sees
+    assert is_sound(some)
 
 
 def twin_rows_of_each_expert_that_are_computed_with(step):
