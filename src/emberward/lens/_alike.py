@@ -8,6 +8,7 @@ dearest.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from emberward.findings import Cause
 from emberward.lens._causes import tell
@@ -38,10 +39,7 @@ def alike_work(
 
 def _of_all(found: Sequence[Waste]) -> Waste:
     worst = max(found, key=lambda waste: waste.cost_s)
-    return Waste(
-        cause=worst.cause, site=worst.site, cost_s=worst.cost_s, share=worst.share,
-        ranks=tuple(sorted({rank for waste in found for rank in waste.ranks})), evidence=worst.evidence,
-    )  # fmt: skip
+    return replace(worst, ranks=tuple(sorted({rank for waste in found for rank in waste.ranks})))
 
 
 def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> list[Waste]:

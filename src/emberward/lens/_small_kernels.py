@@ -18,7 +18,7 @@ import bisect
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emberward.findings import Cause
 from emberward.lens._causes import tell
@@ -77,14 +77,7 @@ def small_kernels(
             before = best.get(loop)
             ranks = [*(before[1] if before else ()), rank.rank]
             best[loop] = (waste if before is None or before[0].cost_s < cost_s else before[0], ranks)
-    return tuple(_with_ranks(waste, ranks) for waste, ranks in best.values())
-
-
-def _with_ranks(waste: Waste, ranks: Sequence[int]) -> Waste:
-    return Waste(
-        cause=waste.cause, site=waste.site, cost_s=waste.cost_s, share=waste.share, ranks=tuple(ranks),
-        evidence=waste.evidence,
-    )  # fmt: skip
+    return tuple(replace(waste, ranks=tuple(ranks)) for waste, ranks in best.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,14 +222,13 @@ def test_an_error_is_the_program_s_own_and_one_of_ours_is_none(monkeypatch):
 def test_an_encoder_s_fast_path_is_taken_as_without_us():
     encoder = nn.TransformerEncoderLayer(16, 2, batch_first=True, dropout=0.0).eval()
     given = torch.rand(2, 5, 16)
-    calls = []
     with torch.no_grad():
         plain = encoder(given)
         watch = AlikeWatch()
         watch.start()
         with torch.autograd.profiler.profile() as profile:
             watched = encoder(given)
-        calls += [each.name for each in profile.function_events]
+        calls = [each.name for each in profile.function_events]
         with Doubles():
             assert torch._C._len_torch_function_stack() == 2
         watch.stop()
@@ -359,10 +358,6 @@ def test_columns_that_are_padding_in_every_row_are_counted_in_blocks(given, padd
 )
 def test_what_a_batch_needs_is_no_padding(given, weight, padding):
     assert padded(given, weight, padding) == 0.0
-
-
-def reads_padded_rows(step):
-    return WORDS(tokens(9, 12)).sum()
 
 
 def test_padding_is_told_at_the_line_that_calls_the_model(tmp_path):
