@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.lens._samples import Instruction
+from emberward.lens._source import Line
 
 FORM = 1
 OPERATIONS_SUFFIX, UNFINISHED_SUFFIX = ".ops", ".tmp-ops"
@@ -48,8 +49,6 @@ class Parameter:
     mark: float | None
 
 
-Line = tuple[str, int]
-"""File and line."""
 Where = tuple[Line, ...]
 """Lines of the program's frames around a place, the innermost first."""
 Backward = tuple[float, float] | None
