@@ -25,10 +25,14 @@ from unit.sources.live_snapshots import (
 
 from emberward.diagnose import Frame, ThreadStack
 from emberward.diagnose.live import ProcessState, RankSnapshot, Snapshot, WaitingIn, join_snapshots
-from emberward.findings import Cause, Finding, Kind, Severity
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.live import judge_snapshots, resumed_finding
 
 TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(40)", 31: "    with guard:", 40: "    jobs.put(x)"}
+
+
+def errors(found: tuple[Finding, ...]) -> list[Finding]:
+    return [finding for finding in found if finding.severity is Severity.ERROR]
 
 
 def line_of(frame: Frame) -> str | None:
@@ -66,7 +70,7 @@ def test_a_stopped_rank_is_an_error_in_these_words():
 def test_a_rank_that_was_stopped_and_goes_on_is_no_alarm():
     stopped = snapshot(*OTHERS, replace(waiting(2), process=away(2, 20, state=ProcessState.STOPPED).process))
     late = snapshot(*(replace(r, ring=ring(num_done=9, is_inside=True)) for r in (*OTHERS, waiting(2))), taken_s=104.0)
-    assert [f for f in judge_snapshots(stopped, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+    assert errors(judge_snapshots(stopped, late, line_of=line_of)) == []
 
 
 def test_a_rank_that_sleeps_is_a_notice_until_its_limit():
@@ -123,7 +127,7 @@ def test_a_lock_that_somebody_may_still_free_is_no_alarm(why):
         late = replace(
             late, ranks={r: replace(s, ring=ring(num_done=8, is_inside=r != 2)) for r, s in late.ranks.items()}
         )
-    assert [f for f in judge_snapshots(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+    assert errors(judge_snapshots(early, late, line_of=line_of)) == []
 
 
 def test_a_rank_that_computes_is_a_notice_though_its_stack_looks_like_a_lock():
@@ -183,10 +187,10 @@ def test_who_left_out_a_group_rounds_ago_is_named_when_all_create_the_next_one(m
         facts = replace(ring(num_done=6, is_inside=False), groups_made=own, creating="train.py:50")
         facts = replace(facts, creating_ranks=(0, 1, 2, 3))
         ranks.append(rank_snapshot(r, stack(1000 + r, 50, *NEW_GROUP), facts))
-    errors = [each for each in judged(*ranks) if each.severity is Severity.ERROR]
-    assert [each.culprit_ranks for each in errors] == ([] if who is None else [who])
-    if errors:
-        assert errors[0].message == (
+    found = errors(judged(*ranks))
+    assert [each.culprit_ranks for each in found] == ([] if who is None else [who])
+    if found:
+        assert found[0].message == (
             "rank 3 did not create the group b#0 that the others have created; the next one, which ranks 0, 1, 2 "
             "create at train.py:50, has another name there"
         )
@@ -287,7 +291,7 @@ def test_a_cycle_through_a_bounded_buffer_is_an_error_in_these_words():
 
 def test_a_full_buffer_whose_peer_is_only_busy_is_no_alarm():
     busy = rank_snapshot(1, stack(1001, 30), ring(num_done=6, is_inside=False, world=2), waiting_in=WaitingIn.NANOSLEEP)
-    assert [f for f in judged(buffered(0), busy) if f.severity is Severity.ERROR] == []
+    assert errors(judged(buffered(0), busy)) == []
 
 
 def test_a_rank_that_is_gone_is_named_and_its_victim_is_not():
@@ -385,6 +389,29 @@ def test_a_rank_that_ends_while_its_peers_wait_for_it_is_an_error():
     assert finding.message == "rank 2 ended while ranks 0, 1, 3 wait: its program ended while its peers still needed it"
 
 
+def lost_its_peer(rank: int, age_s: float) -> RankSnapshot:
+    """A rank whose main thread has raised because a connection of its broke."""
+    error = replace(moment("exception", "RuntimeError: Connection closed by peer", "train.py:30"), age_s=age_s)
+    return replace(waiting(rank), ring=ring(num_done=6, is_inside=True, moments=(error,)))
+
+
+def test_no_victim_is_named_while_it_is_not_known_how_the_rank_ended_that_they_lost():
+    victims = (lost_its_peer(0, 0.4), lost_its_peer(1, 0.5), lost_its_peer(3, 0.4))
+    before, after = snapshot(*victims, waiting(2)), snapshot(*victims, gone(2))
+    assert errors(judge_snapshots(before, after, line_of=line_of)) == []
+    told = only(judge_snapshots(before, after, line_of=line_of, exits={2: 3}))
+    assert (told.cause, told.culprit_ranks) == (Cause.MAIN_EXITED, (2,))
+    still_untold = only(judge_snapshots(after, after, line_of=line_of))
+    assert (still_untold.cause, still_untold.culprit_ranks) == (Cause.KILLED, (2,))
+
+
+def test_of_ranks_that_lost_each_other_the_earliest_is_inferred_once_none_of_the_ends_is_new():
+    ranks = (lost_its_peer(0, 4.0), lost_its_peer(1, 5.0))
+    assert errors(judge_snapshots(snapshot(ranks[0], waiting(1)), snapshot(*ranks), line_of=line_of)) == []
+    finding = only(judge_snapshots(*twice(*ranks), line_of=line_of))
+    assert (finding.certainty, finding.culprit_ranks) == (Certainty.INFERRED, (1,))
+
+
 FULLY_SHARD = (
     ("DeviceMesh.__init__", "/env/lib/python3.11/site-packages/torch/distributed/device_mesh.py", 291),
     ("fully_shard", "/env/lib/python3.11/site-packages/torch/distributed/fsdp/_fully_shard/_fully_shard.py", 230),
@@ -446,7 +473,7 @@ def test_a_rank_that_called_while_it_was_looked_at_is_not_worth_a_word():
 def test_a_job_in_mid_step_is_no_alarm():
     early = snapshot(*(waiting(r, still_s=0.1) for r in range(4)))
     late = snapshot(*(replace(waiting(r), ring=ring(num_done=20, is_inside=True)) for r in range(4)), taken_s=104.0)
-    assert [f for f in judge_snapshots(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+    assert errors(judge_snapshots(early, late, line_of=line_of)) == []
 
 
 def test_what_goes_on_again_is_said_in_these_words():
@@ -532,7 +559,7 @@ def test_damaged_looks_end_in_a_verdict_or_a_plain_error(seed):
 
 
 def test_the_stack_of_a_collective_is_what_the_looks_are_made_of():
-    assert [f for f in judged(*(waiting(r) for r in range(4))) if f.severity is Severity.ERROR] == []
+    assert errors(judged(*(waiting(r) for r in range(4)))) == []
     assert ALL_REDUCE[0][0] == "all_reduce"
 
 

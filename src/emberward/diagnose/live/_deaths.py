@@ -72,16 +72,16 @@ def death_findings(
 ) -> list[Finding]:
     """What `judge_ends` says of those who are gone or have raised.
 
-    How a process ended its parent tells a little later than it is gone: without that it counts as killed once it was
-    gone in both snapshots. `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only
-    while
-    somebody waits, or failed because it was gone: at a job's own end its ranks leave one after the other. `lacked`:
-    ranks that are known not to have made a call in which another waits; who is none of them just came to its end.
+    How a process ended its parent tells a little later than it is gone. So what is guessed of ends counts once both
+    snapshots saw them: that a process was killed, and which failure was the first where each of them followed from
+    another. `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while somebody
+    waits, or failed because it was gone: at a job's own end its ranks leave one after the other. `lacked`: ranks that
+    are known not to have made a call in which another waits; who is none of them just came to its end.
     """
-    ends = [rank_end(seen, exits.get(rank)) for rank, seen in snapshot.ranks.items()]
-    ends = [end for end in ends if end.is_gone or end.words is not None]
-    just_gone = {rank for rank, seen in (early.ranks.items() if early is not None else ()) if seen.process.is_alive}
-    ends = [end for end in ends if end.rank not in just_gone or not _is_guess(end)]
+    ends = _ends_of(snapshot, exits)
+    before = {end.rank for end in _ends_of(early, exits)} if early is not None else frozenset[int]()
+    is_settled = before.issuperset(end.rank for end in ends)
+    ends = [end for end in ends if end.rank in before or not _is_guess(end)]
     if lacked:
         ends = [end for end in ends if end.rank in lacked or end.words is not None or not end.has_left]
     ended = {end.rank for end in ends}
@@ -90,7 +90,14 @@ def death_findings(
         # A program may end by os._exit, which leaves no mark: alone, that it is gone tells of no fault.
         ends = [each.end for each in endings if each.certainty is Certainty.OBSERVED or each.end.rank in exits]
     alive = [rank for rank, seen in snapshot.ranks.items() if seen.process.is_alive and rank not in ended]
-    return judge_ends(ends, alive=alive, is_needed=bool(waiting))
+    found = judge_ends(ends, alive=alive, is_needed=bool(waiting))
+    return [each for each in found if is_settled or each.certainty is Certainty.OBSERVED]
+
+
+def _ends_of(snapshot: Snapshot, exits: Mapping[int, int]) -> list[RankEnd]:
+    """The ends of ranks whose process is gone or whose main thread has raised."""
+    ends = [rank_end(seen, exits.get(rank)) for rank, seen in snapshot.ranks.items()]
+    return [end for end in ends if end.is_gone or end.words is not None]
 
 
 def _is_guess(end: RankEnd) -> bool:
