@@ -3,9 +3,15 @@
 [Note: small kernels]
 A loop that goes over time steps, rows or images, and computes with one of them at a time, begins some operations for
 each: what they take is their start, in Python and in torch, and not their numbers. The text shows a loop whose variable
-is used in its body; looks at the observed steps show how many operations begin in it and how much of its time these
-take: `MIN_SMALL` a step and more, most of the loop's time between them or each shorter than `SMALL_S`. Without the loop
-all that is spent in it goes, and what the backward takes for the operations that it made.
+is used in its body; looks at the observed steps show which operations run in it. What an operation takes beyond
+the start of one is its numbers' time; a start is what this process takes for operations of at most `FEW_NUMBERS`. The
+rest of the loop's time would go if it were one call of each, as would that part of its backward, and what slices add
+there: the gradient of each is written into zeros as large as what it was cut from, and added. A loop is told where
+that is more than half of its time, and where operations are a good part of it: else it is Python's own work.
+
+A value that each turn makes of the last turn's by a matrix product, a cell's state, has to go turn by turn: that loop
+is none. A sum of what the turns give is no such value, nor is what is elementwise: a scan or one compiled loop makes
+it.
 
 A loop over many small parameters is one: torch has a call for lists of them (``torch._foreach_lerp_``). The loop over
 a model's own blocks is none, nor one over batches, or in which a model is run whole: its variable is what is called, a
@@ -15,25 +21,27 @@ operation. Nor is one that calls a library or a collective. Time that another ca
 
 import ast
 import bisect
+import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.findings import Cause
 from emberward.lens._causes import tell
 from emberward.lens._elements import TRAINS
-from emberward.lens._operations import KERNEL, Operation, RankOperations
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, OURS, USER, Instruction, RankSamples
+from emberward.lens._operations import KERNEL, Operation, RankOperations, flops_of
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, OURS, USER, Instruction, RankSamples
 from emberward.lens._slowdown import ENGINE
-from emberward.lens._source import Line, Source, Sources, call_name, names_in
+from emberward.lens._source import Line, Source, Sources, call_name, names_in, read_in
 from emberward.lens._waste import Waste
 
-MIN_SMALL = 100
-"""Operations a step that one loop begins: those of a model's blocks are fewer for each loop of the program's."""
-SMALL_S = 0.00002
-"""Of an operation: as much as torch and Python take to begin one, 5 to 20 us with its profiler on."""
-MAX_IN_OPERATIONS = 0.5
+FEW_NUMBERS = 1024
+"""In the largest tensor of an operation: less than a microsecond of arithmetic on one core, or one block of a GPU."""
+MIN_STARTS = 20
+"""Operations of so few numbers from which the start of one is known. Where there are fewer nothing is said."""
+MIN_IN_OPERATIONS = 0.05
+"""Share of a loop's time that its operations take at least."""
 MIN_LOOKS = 4
 """Looks in a loop, over all observed steps, from which something is said of it."""
 PACKAGE = "package"
@@ -58,9 +66,10 @@ def small_kernels(
         spent, sites = loops.spent()
         step_s = sampled.measured_s / sampled.num_steps
         for loop, seen in _seen_in(rank, loops).items():
-            forward_s, behind_s = spent.get(loop, 0.0), seen.backward * loops.backward_s
+            forward_s, behind_s = spent.get(loop, 0.0) * seen.forward, loops.backward_s * seen.backward
             cost_s = forward_s + behind_s
-            if not seen.is_small or forward_s <= 0 or cost_s < max(MIN_GAIN * step_s, MIN_SHARE * step_s, MIN_COST_S):
+            has_to_turn = seen.has_products and loops.has_to_turn(loop)
+            if not seen.is_small or has_to_turn or forward_s <= 0 or cost_s < max(MIN_GAIN * step_s, MIN_COST_S):
                 continue
             waste = Waste(
                 cause=Cause.SMALL_KERNELS,
@@ -69,8 +78,8 @@ def small_kernels(
                 share=cost_s / step_s,
                 ranks=(rank.rank,),
                 evidence=(
-                    f"{seen.num:.0f} operations a step in the loop at {loop[0]}:{loop[1]}, "
-                    f"{1e6 * seen.mean_s:.0f} us each in the mean",
+                    f"{seen.num:.0f} operations a step in the loop at {loop[0]}:{loop[1]}, of which the start of one "
+                    f"takes {1e6 * seen.start_s:.0f} us here",
                     f"{1000 * forward_s:.2f} ms of it in the loop, {1000 * behind_s:.2f} ms in its backward",
                 ),
             )
@@ -82,19 +91,20 @@ def small_kernels(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Of a loop in the observed steps: operations a step, their mean length, their share of its time, and the share of
-    the backward that is theirs."""
+    """Of a loop in the observed steps: operations a step, what one takes to start, the share of its time that they
+    take, the share that is no time of numbers, and of all backward the share that its operations' backward takes beyond
+    their numbers."""
 
     num: float
-    mean_s: float
-    share: float
+    start_s: float
+    in_operations: float
+    forward: float
     backward: float
+    has_products: bool
 
     @property
     def is_small(self) -> bool:
-        return (self.num >= MIN_SMALL and self.mean_s <= SMALL_S) or (
-            self.num >= MIN_SMALL and self.mean_s <= 2 * SMALL_S and self.share <= MAX_IN_OPERATIONS
-        )
+        return self.forward > 0.5 and self.in_operations >= MIN_IN_OPERATIONS
 
 
 class _Loops:
@@ -104,6 +114,7 @@ class _Loops:
         self._rank = rank
         self._sources = sources
         self._known: dict[tuple[Instruction, ...], Loop | None] = {}
+        self._carrying: set[Loop] = set()
         self._trained: set[Line] = set()
         """Lines below which a backward runs."""
         self._stepping: dict[tuple[str, str, int], set[int]] = defaultdict(set)
@@ -146,11 +157,20 @@ class _Loops:
                 continue
             loop = _around(self._sources.of(place.file), place)
             if loop is not None:
-                return self.around(place) if self._may_be_small(loop, place) else None
+                if not self._may_be_small(loop, place):
+                    return None
+                known = self.around(place)
+                if known is not None and isinstance(loop, ast.For) and _has_to_turn(loop):
+                    self._carrying.add(known)
+                return known
             num_inside += 1
             if num_inside > 1:
                 return None
         return None
+
+    def has_to_turn(self, loop: Loop) -> bool:
+        """Whether a turn of the loop uses what the one before made, other than to add to it."""
+        return loop in self._carrying
 
     def around(self, place: Instruction) -> Loop | None:
         """The innermost loop around an instruction in its function."""
@@ -175,6 +195,39 @@ class _Loops:
             return False
         outside = {each for each in over} | {each for part in parts for each in ast.walk(part.target)}
         return any(isinstance(each, ast.Name) and each.id in turning and each not in outside for each in inside)
+
+
+def _has_to_turn(loop: ast.For) -> bool:
+    """Whether a turn reads a name that the turn before bound, other than to add to it."""
+    later = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    later -= names_in(loop.target)
+    for statement in _in_order(loop.body):
+        if read_in(statement) & later - _added_to(statement):
+            return True
+        later -= {each.id for each in ast.walk(statement) if isinstance(each, ast.Name)}
+    return False
+
+
+def _in_order(block: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The statements of a block, and of those that hold others what they hold, in their order."""
+    for each in block:
+        if isinstance(each, ast.stmt | ast.ExceptHandler) and hasattr(each, "body"):
+            yield from _in_order(ast.iter_child_nodes(each))
+        else:
+            yield each
+
+
+def _added_to(statement: ast.AST) -> set[str]:
+    """The name of a sum that goes on, ``total = total + x``."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+        return set()
+    added = statement.value
+    parts = [each for each in (added.left, added.right) if isinstance(added.op, ast.Add)]
+    names = {each.id for each in parts if isinstance(each, ast.Name)} & {
+        each.id for each in statement.targets if isinstance(each, ast.Name)
+    }
+    others = [read_in(each) for each in parts if not isinstance(each, ast.Name)]
+    return names.difference(*others)
 
 
 def _is_method_of(call: ast.Call, turning: set[str]) -> bool:
@@ -203,58 +256,129 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
         (op for op in rank.operations if op.thread == rank.main and not op.is_async and KERNEL.match(op.name)),
         key=lambda op: op.began_s,
     )
+    starts = [op.ended_s - op.began_s for op in kernels if _is_few(op.shapes)]
+    if len(starts) < MIN_STARTS:
+        return {}
+    start_s, behind = statistics.median(starts), _Behind(rank, kernels, statistics.median(starts))
     begins = [op.began_s for op in kernels]
-    nodes = [op for op in rank.operations if op.name.endswith(_NODES) and op.sequence >= 0]
     period_s = (rank.looks[-1][0] - rank.looks[0][0]) / max(len(rank.looks) - 1, 1)
     found: dict[Loop, _Seen] = {}
-    for loop, (num_looks, runs) in _runs(rank, loops).items():
+    for loop, (moments, runs) in _runs(rank, loops).items():
         inside: list[Operation] = []
         for begin_s, end_s in runs:
             inside += kernels[bisect.bisect_left(begins, begin_s) : bisect.bisect_left(begins, end_s)]
         lasted_s = sum(end_s - begin_s for begin_s, end_s in runs)
-        if num_looks < MIN_LOOKS or not inside or lasted_s <= 0:
+        if len(moments) < MIN_LOOKS or not inside or lasted_s <= 0:
             continue
-        in_operations_s = _usual_s(inside)
+        in_operations_s, numbers_s = _times_s(inside, start_s)
+        all_s = len(moments) * period_s
         found[loop] = _Seen(
-            num=len(inside) / lasted_s * num_looks * period_s / rank.num_steps,
-            mean_s=in_operations_s / len(inside),
-            share=in_operations_s / lasted_s,
-            backward=_behind(inside, nodes),
+            num=len(inside) / lasted_s * all_s / rank.num_steps,
+            start_s=start_s,
+            in_operations=in_operations_s / lasted_s,
+            forward=max(1 - numbers_s / lasted_s, 0.0),
+            backward=behind.share_of(moments, inside, all_s),
+            has_products=any(flops_of(op) for op in inside),
         )
     return found
 
 
-def _usual_s(operations: Sequence[Operation]) -> float:
-    """What they take together, each the middle one of its kind: what lost its processor is no longer than others."""
+def _is_few(shapes: Sequence[Sequence[int]]) -> bool:
+    return max(map(math.prod, shapes), default=0) <= FEW_NUMBERS
+
+
+def _times_s(operations: Sequence[Operation], start_s: float) -> tuple[float, float]:
+    """What they take, and of it what is no start. Of each kind all count as the middle one of it, for what lost its
+    processor is no longer than others."""
     kinds: dict[tuple[str, tuple[tuple[int, ...], ...]], list[float]] = defaultdict(list)
     for op in operations:
         kinds[op.name, op.shapes].append(op.ended_s - op.began_s)
-    return sum(len(each) * statistics.median(each) for each in kinds.values())
+    usual = [(shapes, len(each), statistics.median(each)) for (_, shapes), each in kinds.items()]
+    numbers_s = sum(num * max(each_s - start_s, 0.0) for shapes, num, each_s in usual if not _is_few(shapes))
+    return sum(num * each_s for _, num, each_s in usual), numbers_s
 
 
-_NODES = ("Backward0", "Backward1", "Backward2")
+class _Behind:
+    """The nodes of the backward, and what they take that is no time of numbers."""
+
+    def __init__(self, rank: RankOperations, kernels: Sequence[Operation], start_s: float) -> None:
+        self._kernels, self._begins = kernels, [op.began_s for op in kernels]
+        self._start_s = start_s
+        self._bounds_s = rank.bounds_s
+        self._nodes = [op for op in rank.operations if op.name.startswith(_NODE) and op.sequence >= 0]
+        self._all_s = sum(op.ended_s - op.began_s for op in self._nodes)
+        self._first: dict[int, int] = {}
+        """By step the number of its first operation that a node of the backward belongs to."""
+        for op in kernels:
+            if op.sequence >= 0:
+                self._first.setdefault(self._step_of(op.began_s), op.sequence)
+
+    def share_of(self, moments: Sequence[float], inside: Sequence[Operation], all_s: float) -> float:
+        """Of all backward, what a loop's takes beyond numbers. `moments`: at which the thread stood in it; `inside`:
+        operations of the loop; `all_s`: what it took.
+
+        Between the first and the last of its operations, counted from a step's first, that were seen in any step,
+        unless others stand between them; else of those seen in it alone.
+        """
+        after = [number for at_s in moments if (number := self._number_near(at_s, 1)) is not None]
+        before = [number for at_s in moments if (number := self._number_near(at_s, -1)) is not None]
+        made = range(min(after, default=0), max(before, default=-1) + 1)
+        began_s = {self._step_of(op.began_s): op.began_s for op in self._kernels if self._number_of(op) in made[:1]}
+        ended_s = {self._step_of(op.began_s): op.ended_s for op in self._kernels if self._number_of(op) in made[-1:]}
+        spans = [ended_s[step] - began_s[step] for step in began_s if step in ended_s]
+        if sum(spans) > 2 * all_s:
+            of_loop = {op.sequence for op in inside if op.sequence >= 0}
+            return self._beyond_numbers([op for op in self._nodes if op.sequence in of_loop])
+        return self._beyond_numbers([op for op in self._nodes if self._number_of(op) in made])
+
+    def _step_of(self, at_s: float) -> int:
+        return bisect.bisect_right(self._bounds_s, at_s) - 1
+
+    def _number_of(self, op: Operation) -> int:
+        """Of an operation or node, counted from the first one of its step; -1 of what has no backward."""
+        first = self._first.get(self._step_of(op.began_s))
+        return -1 if op.sequence < 0 or first is None else op.sequence - first
+
+    def _number_near(self, moment_s: float, way: int) -> int | None:
+        """Of the operation that begins next after a moment (`way` 1), or began last before it (-1)."""
+        at = bisect.bisect_right(self._begins, moment_s) - (way < 0)
+        while 0 <= at < len(self._kernels) and self._step_of(self._begins[at]) == self._step_of(moment_s):
+            if (number := self._number_of(self._kernels[at])) >= 0:
+                return number
+            at += way
+        return None
+
+    def _beyond_numbers(self, nodes: Sequence[Operation]) -> float:
+        cuts = [op for op in nodes if op.name.removeprefix(_NODE).startswith(_CUTS)]
+        num_cuts = len(cuts) / max(len(self._bounds_s) - 1, 1)
+        kernels: list[Operation] = []
+        for op in set(nodes) - set(cuts):
+            kernels += self._kernels[
+                bisect.bisect_left(self._begins, op.began_s) : bisect.bisect_left(self._begins, op.ended_s)
+            ]
+        cut_s, whole_s = (sum(op.ended_s - op.began_s for op in each) for each in (cuts, nodes))
+        # One gradient of the whole is needed.
+        numbers_s = _times_s(kernels, self._start_s)[1] + (cut_s / num_cuts if num_cuts > 1 else cut_s)
+        return max(whole_s - numbers_s, 0.0) / self._all_s if self._all_s > 0 else 0.0
 
 
-def _runs(rank: RankOperations, loops: _Loops) -> dict[Loop, tuple[int, list[tuple[float, float]]]]:
-    """Of each loop the looks in it, and from which look to which the thread stood in it."""
-    found: dict[Loop, tuple[int, list[tuple[float, float]]]] = {}
+_NODE = "autograd::engine::evaluate_function: "
+_CUTS = ("SelectBackward", "SliceBackward", "IndexBackward", "NarrowBackward")
+"""Nodes that write a gradient into zeros as large as what a part was cut from."""
+
+
+def _runs(rank: RankOperations, loops: _Loops) -> dict[Loop, tuple[list[float], list[tuple[float, float]]]]:
+    """Of each loop the moments of the looks in it, and from which look to which the thread stood in it."""
+    found: dict[Loop, tuple[list[float], list[tuple[float, float]]]] = {}
     before: tuple[Loop | None, float, int] = (None, 0.0, -1)
     for at_s, stack in rank.looks:
         step = bisect.bisect_right(rank.bounds_s, at_s) - 1
         loop = loops.of(stack) if 0 <= step < rank.num_steps else None
         if loop is not None:
-            number, runs = found.get(loop, (0, []))
+            moments, runs = found.setdefault(loop, ([], []))
             if before[0] == loop and before[2] == step:
-                is_on = bool(runs) and runs[-1][1] == before[1]
-                runs = [*runs[:-1], (runs[-1][0], at_s)] if is_on else [*runs, (before[1], at_s)]
-            found[loop] = number + 1, runs
+                begun_s = runs.pop()[0] if runs and runs[-1][1] == before[1] else before[1]
+                runs.append((begun_s, at_s))
+            moments.append(at_s)
         before = loop, at_s, step
     return found
-
-
-def _behind(inside: Sequence[Operation], nodes: Sequence[Operation]) -> float:
-    """The share of the backward's own nodes whose forward is among those operations, by their time."""
-    made = {op.sequence for op in inside if op.sequence >= 0}
-    total_s = sum(op.ended_s - op.began_s for op in nodes)
-    own_s = sum(op.ended_s - op.began_s for op in nodes if op.sequence in made)
-    return own_s / total_s if total_s > 0 else 0.0

@@ -12,6 +12,8 @@ from emberward.sources._operations import NUM_STEPS, OperationProbe
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
 SERIES = torch.rand(8, 150, 24)
 RATE = torch.tensor(0.1, requires_grad=True)
+SCORES, TAGS, LENGTHS = torch.rand(64, 40, 48), torch.randint(48, (64, 40)), [*range(20, 40)] * 3
+MIXES = torch.nn.Linear(24, 24)
 LAYERS = torch.nn.ModuleList(torch.nn.Linear(24, 24) for _ in range(60))
 PARAMETERS, MEANS = [*LAYERS.parameters()], [each.detach().clone() for each in LAYERS.parameters()]
 WIDE = [torch.rand(200_000) for _ in range(40)]
@@ -41,6 +43,21 @@ def runs_a_cell_for_each(step):
     state = torch.zeros(8, 24)
     for t in range(SERIES.shape[1] // 2):
         state = CELL(SERIES[:, t], state)  # here
+    return state
+
+
+def sums_the_loss_of_each(step):
+    scores = SCORES * RATE
+    total = 0.0
+    for i, n in enumerate(LENGTHS):
+        total = total + torch.nn.functional.cross_entropy(scores[i, :n], TAGS[i, :n], reduction="sum")  # here
+    total.backward()
+
+
+def runs_a_cell_on_its_state(step):
+    state = torch.zeros(8, 24)
+    for t in range(SERIES.shape[1] // 2):
+        state = torch.tanh(SERIES[:, t] + MIXES(state))
     return state
 
 
@@ -114,9 +131,26 @@ def test_a_cell_that_is_run_for_each_time_step_is_one_too(tmp_path):
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_a_cell_for_each)}")
 
 
+def test_a_loop_of_few_turns_is_told_where_the_gradients_of_its_slices_are_as_large_as_the_whole(tmp_path):
+    (waste,), rank = wastes(sums_the_loss_of_each, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(sums_the_loss_of_each)}")
+    backward_s = sum(
+        wall
+        for each in rank.stacks
+        if any(place.function == "_engine_run_backward" for place in each.stack)
+        for wall, _ in each.steps.values()
+    )
+    in_loop_s, behind_s = (float(part.split()[0]) / 1000 for part in waste.evidence[1].split(", "))
+    assert waste.cost_s == pytest.approx(in_loop_s + behind_s, abs=2e-5)
+    assert 0.5 * backward_s < behind_s * rank.num_steps < backward_s
+
+
 @pytest.mark.parametrize(
     "work",
-    [adds_in_one_go, runs_its_blocks, multiplies_each_chunk, decays_large_ones, decays_few, trains_on_each],
+    [
+        *(adds_in_one_go, runs_its_blocks, multiplies_each_chunk, decays_large_ones, decays_few, trains_on_each),
+        runs_a_cell_on_its_state,
+    ],
 )
 def test_blocks_large_operations_few_parameters_and_training_are_none(work, tmp_path):
     assert wastes(work, tmp_path)[0] == ()
