@@ -1,0 +1,15 @@
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from gpt import Block
+
+LAYERS = (Block,)
+
+
+def shard(model, world):
+    mesh = init_device_mesh("cpu", (world,))
+    for module in model.modules():
+        if isinstance(module, LAYERS):
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
