@@ -283,6 +283,7 @@ _ORDINALS = (
     "fourteenth",
     "fifteenth",
     "sixteenth",
+    "seventeenth",
 )
 """How docs/preflight.md counts the unseen sets."""
 
