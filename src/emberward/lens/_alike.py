@@ -1,9 +1,10 @@
-"""Work that gives in each step what was computed before, and tokens that are padding in every row. Pure.
+"""Work in vain: what was computed in the step before, rows that nothing reads, tokens that are padding. Pure.
 
 What lines computed alike is seen in the compared steps ([Note: computed alike]), how long that takes in the sampled
 ones: of the time of stacks with the same lines of the program the same share. Time that another cause explains is that
 cause's. It is told at the outermost line below which `MOSTLY` such work is done, of several in one function at the
-dearest.
+dearest. Rows that nothing reads ([Note: rows that nothing reads]) are told at the line that makes them, with the share
+of the backward that their calls have in all that has one.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +32,8 @@ def alike_work(
         sampled = of_samples.get(rank.rank)
         if sampled is None:
             continue
-        for waste in (*_redundant(rank, sampled, sources), *_padded(rank, sampled)):
+        found_here = (*_redundant(rank, sampled, sources), *_rows(rank, sampled, sources), *_padded(rank, sampled))
+        for waste in found_here:
             if waste.share >= MIN_GAIN and waste.cost_s >= MIN_COST_S and waste.site is not None:
                 found[waste.cause, waste.site].append(waste)
     return tuple(_of_all(each) for each in found.values())
@@ -77,6 +79,53 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
     return wastes
 
 
+def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> list[Waste]:
+    spent: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    """By file and function, by line nanoseconds."""
+    for seen in sampled.stacks if rank.rows else ():
+        users = [place for place in seen.stack if place.owner == USER]
+        rows = rank.rows.get(tuple((place.file, place.line) for place in users))
+        if not seen.flag and rows is not None and tell(seen, sampled, sources) is None:
+            seconds = rows.unread_ns / rows.all_ns * sum(each for each, _ in seen.steps.values())
+            spent[users[0].file, users[0].function][users[0].line] += int(1e9 * seconds)
+    step_s = sampled.measured_s / sampled.num_steps
+    backward_s = _forwards(rank)[1] / max(rank.num_steps, 1)
+    wastes = []
+    for (file, function), lines in spent.items():
+        forward_s = lines.total() / 1e9 / sampled.num_steps
+        at = {line: [rows for where, rows in rank.rows.items() if where[0] == (file, line)] for line in lines}
+        behind_s = backward_s * sum(rows.backward for each in at.values() for rows in each)
+        line = max(lines, key=lambda line: (any(rows.is_maker for rows in at[line]), lines[line]))
+        unread = sum(rows.unread_ns for rows in at[line]) / sum(rows.all_ns for rows in at[line])
+        wastes.append(
+            Waste(
+                cause=Cause.UNUSED_RESULT,
+                site=f"{file}:{line}",
+                cost_s=forward_s + behind_s,
+                share=(forward_s + behind_s) / step_s,
+                ranks=(rank.rank,),
+                evidence=(
+                    f"{100 * unread:.0f}% of what torch computes for this line of {function}() are rows that nothing "
+                    "reads",
+                    f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
+                ),
+            )
+        )
+    return wastes
+
+
+def _forwards(rank: RankOperations) -> tuple[dict[str, float], float]:
+    """The seconds of all observed steps in forwards, by the line that calls them, and in backwards."""
+    forwards: dict[str, float] = defaultdict(float)
+    backward_s = 0.0
+    for op in rank.operations:
+        if op.thread == rank.main and op.name.startswith(AT):
+            forwards[op.name.removeprefix(AT)] += op.ended_s - op.began_s
+        elif op.thread == rank.main and op.name.startswith(BACKWARD):
+            backward_s += op.ended_s - op.began_s
+    return forwards, backward_s
+
+
 def _below(alike: Mapping[Where, tuple[float, float]]) -> dict[Where, float]:
     """By the program's frames from any on, the share of the time below that was spent on what was computed before."""
     total: dict[Where, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -89,13 +138,7 @@ def _below(alike: Mapping[Where, tuple[float, float]]) -> dict[Where, float]:
 
 def _padded(rank: RankOperations, sampled: RankSamples) -> list[Waste]:
     """A part of the forward that embeds them, and of the backward the same part of the forward's share in all."""
-    forwards: dict[str, float] = defaultdict(float)
-    backward_s = 0.0
-    for op in rank.operations:
-        if op.thread == rank.main and op.name.startswith(AT):
-            forwards[op.name.removeprefix(AT)] += op.ended_s - op.began_s
-        elif op.thread == rank.main and op.name.startswith(BACKWARD):
-            backward_s += op.ended_s - op.began_s
+    forwards, backward_s = _forwards(rank)
     by_site = _shares(rank, forwards)
     total_s, observed_s = sum(forwards.values()), rank.step_s * rank.num_steps
     wastes = []

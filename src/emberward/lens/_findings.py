@@ -173,8 +173,9 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "compute with the whole tensor at once (a batched operation, a fused layer), or compile the loop",
     ),
     Cause.UNUSED_RESULT: (
-        "computes gradients that nothing reads",
-        "detach() what goes in, or run what is not trained under torch.no_grad() or with requires_grad_(False)",
+        "computes gradients or rows that nothing reads",
+        "detach() what goes in, run what is not trained under torch.no_grad(); pick rows before the layers that need "
+        "no others",
     ),
     Cause.REDUNDANT_WORK: (
         "computes in each step what was computed before",

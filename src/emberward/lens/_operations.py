@@ -79,6 +79,17 @@ class Issue:
     backward: Backward
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of a place that computes rows which nothing reads: nanoseconds for these and for all of torch's calls there,
+    their share in all of the program that has a backward, and whether the place makes them."""
+
+    unread_ns: int
+    all_ns: int
+    backward: float
+    is_maker: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """A backward that ends with gradients which nothing reads: from when on, and of how many parameters and numbers.
@@ -104,7 +115,7 @@ class RankOperations:
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
     innermost first. `alike`: by the program's lines around a place that calls torch, the seconds of its calls that
     computed what was computed before, and of the others. `padded`: of places that embed tokens these lines, and the
-    share of the tokens that a shorter batch would not have.
+    share of the tokens that a shorter batch would not have. `rows`: of places that compute rows which nothing reads.
     """
 
     rank: int
@@ -126,6 +137,7 @@ class RankOperations:
     unread: tuple[Unread, ...] = ()
     alike: Mapping[Where, tuple[float, float]] = field(default_factory=dict)
     padded: tuple[tuple[Where, float], ...] = ()
+    rows: Mapping[Where, Rows] = field(default_factory=dict)
 
     @property
     def num_steps(self) -> int:
@@ -165,6 +177,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     unread: list[Unread] = []
     alike: dict[Where, tuple[float, float]] = {}
     padded: list[tuple[Where, float]] = []
+    rows: dict[Where, Rows] = {}
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -199,6 +212,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "padded" in line:
             where, share = line["padded"]
             padded.append((_where(where), share))
+        elif "rows" in line:
+            where, *of_place = line["rows"]
+            rows[_where(where)] = Rows(*of_place)
         elif "unread" in line:
             each = line["unread"]
             (began, ended), (backward_began, backward_ended) = each["span"], each["backward"]
@@ -237,6 +253,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         unread=tuple(unread),
         alike=alike,
         padded=tuple(padded),
+        rows=rows,
     )
 
 

@@ -34,6 +34,7 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._padding import padded
+from emberward.sources._rows import RowsWatch
 
 NUM_COMPARED = 3
 """Steps before the observed ones: one to compare with, and two that have to be alike."""
@@ -100,7 +101,8 @@ class AlikeWatch:
         self._fast: list[nn.Module] = []
         """Modules on their fast path, for which our mode is taken off."""
         self._fast_ns = 0
-        self._owners: dict[CodeType, bool] = {}
+        self._owners: dict[CodeType, Owner] = {}
+        self._rows = RowsWatch()
         self._padded: dict[Where, list[float]] = defaultdict(list)
 
     def start(self) -> None:
@@ -122,8 +124,10 @@ class AlikeWatch:
         self._before, self._now = self._now, set()
         self._made.clear()
         self._num_read = 0
+        self._rows.stepped()
         if self._step < 2:
             self._spent.clear()
+            self._rows.forget()
 
     def stop(self) -> None:
         """Ends it. In a call of torch's our mode is not there to be removed, and stays without effect."""
@@ -137,6 +141,7 @@ class AlikeWatch:
             each.clear()
         if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
             self._spent.clear()
+            self._rows.forget()
             self._padded.clear()
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -149,6 +154,7 @@ class AlikeWatch:
         for where, shares in self._padded.items():
             if any(shares):
                 yield {"padded": [where, sum(shares) / len(shares)]}
+        yield from self._rows.lines()
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
@@ -172,10 +178,13 @@ class AlikeWatch:
                 key in self._before or (key in self._now and not any(each.requires_grad for each in _tensors(result)))
             )
             storages, has_written = self._note(func, key, given, versions, result)
-            if storages or getattr(func, "__name__", "") in _READS:
-                self._count(self._where(sys._getframe(1)), is_alike, took_ns, storages, has_written)
+            name = getattr(func, "__name__", "")
+            if storages or name in _READS:
+                where, is_own = self._where(sys._getframe(1))
+                self._count(where, is_alike, took_ns, storages, has_written)
+                self._rows.note(name, args, named, given, result, where if is_own else (), took_ns)
             if func is nn.functional.embedding:
-                self._padded[self._where(sys._getframe(1))].append(padded(*args, **named))
+                self._padded[self._where(sys._getframe(1))[0]].append(padded(*args, **named))
         return result
 
     @contextlib.contextmanager
@@ -301,19 +310,22 @@ class AlikeWatch:
             reference = None if isinstance(tensor, nn.Parameter) else weakref.ref(tensor)
             self._known[id(tensor)] = _Known(reference, version, writes, number, self._step)
 
-    def _where(self, frame: FrameType | None) -> Where:
+    def _where(self, frame: FrameType | None) -> tuple[Where, bool]:
+        """The program's lines around a call, and whether the program's own text makes it, not a library's."""
         found: list[Line] = []
-        program = main_package()
+        program, is_own = main_package(), True
         for _ in range(MAX_FRAMES):
             if frame is None:
                 break
             code = frame.f_code
             if code not in self._owners:
-                self._owners[code] = owner_of(code.co_filename, program) is Owner.USER
-            if self._owners[code]:
+                self._owners[code] = owner_of(code.co_filename, program)
+            if self._owners[code] is Owner.USER:
                 found.append((code.co_filename, frame.f_lineno))
+            elif self._owners[code] is Owner.PACKAGE and not found:
+                is_own = False
             frame = frame.f_back
-        return tuple(found)
+        return tuple(found), is_own
 
     def _enter(self, module: nn.Module, given: Any) -> None:
         del given
@@ -328,7 +340,7 @@ class AlikeWatch:
             self._fast.pop()
             if not self._fast:
                 self._insert()
-                self._spent[self._where(sys._getframe(1))][False] += time.perf_counter_ns() - self._fast_ns
+                self._spent[self._where(sys._getframe(1))[0]][False] += time.perf_counter_ns() - self._fast_ns
 
     def _insert(self) -> None:
         """Puts our mode in force below the program's: each of these takes off the last one when it ends.

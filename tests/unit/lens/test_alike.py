@@ -150,15 +150,20 @@ UNLIKE = [
 ]
 
 
-def compared(program, num=NUM_COMPARED):
-    """The lines of the program that spend most of their time on what was computed before."""
+def compared_by(program, word, num=NUM_COMPARED):
+    """What the watch writes of the program's steps under a word."""
     watch = AlikeWatch()
     watch.start()
     for step in range(num):
         program(step)
         watch.stepped()
     watch.stop()
-    found = [line["alike"] for line in watch.lines() if "alike" in line]
+    return [line[word] for line in watch.lines() if word in line]
+
+
+def compared(program, num=NUM_COMPARED):
+    """The lines of the program that spend most of their time on what was computed before."""
+    found = compared_by(program, "alike", num)
     below = _below({where: (alike_ns, other_ns) for where, alike_ns, other_ns in found})
     return {where[0][1] for where, share in below.items() if share >= MOSTLY}
 
@@ -269,7 +274,7 @@ def test_no_tensor_is_kept():
     watch.stop()
 
 
-def wastes(program, folder):
+def wastes_of(program, folder):
     """What is told of the program, of which the first steps are compared, the next observed, and others sampled."""
     probe = OperationProbe(folder / "rank.ops", head=lambda: HEAD)
     probe.compare()
@@ -305,7 +310,7 @@ def sorts_what_is_new(step):
 
 
 def test_it_is_told_at_the_outermost_line_with_what_it_takes(tmp_path):
-    (waste,) = wastes(sorts_the_same_in_each_step, tmp_path)
+    (waste,) = wastes_of(sorts_the_same_in_each_step, tmp_path)
     assert (waste.cause, waste.site) == (
         Cause.REDUNDANT_WORK,
         f"{__file__}:{line_of(sorts_the_same_in_each_step)}",
@@ -317,7 +322,7 @@ def test_it_is_told_at_the_outermost_line_with_what_it_takes(tmp_path):
 
 
 def test_the_look_alike_is_quiet(tmp_path):
-    assert wastes(sorts_what_is_new, tmp_path) == ()
+    assert wastes_of(sorts_what_is_new, tmp_path) == ()
 
 
 WORDS = nn.Embedding(100, 4)
@@ -376,7 +381,7 @@ def test_padding_is_told_at_the_line_that_calls_the_model(tmp_path):
         given[:, :8] = torch.randint(1, 100, (6, 8))
         return model(given)  # here
 
-    (waste,) = wastes(reads, tmp_path)
+    (waste,) = wastes_of(reads, tmp_path)
     assert (waste.cause, waste.site) == (Cause.PADDING, f"{__file__}:{line_of(reads)}")
     assert waste.evidence == ("75% of the columns of tokens are padding in every row",)
     rank = read_operations(tmp_path / "rank.ops")

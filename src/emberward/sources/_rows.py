@@ -1,0 +1,156 @@
+"""Which part of what calls make is read at all. Needs torch.
+
+[Note: rows that nothing reads]
+Some calls treat each row by itself: a product with weights, an activation, a norm, views. Of a chain of them, a head
+over all positions, those rows alone are needed that are picked of its end: by an index over rows, or by a loss, which
+leaves out the rows whose target it ignores. What a value's readers need adds up; who reads it in another way needs all
+of it, and so does a value of which no reader was seen. A sum with another value of as many rows is such a reader: the
+stream past a block is no head. Calls from within an installed library are its own.
+"""
+
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Where = tuple[tuple[str, int], ...]
+_BY_ROWS = frozenset(
+    {"linear", "gelu", "relu", "relu_", "leaky_relu", "elu", "silu", "silu_", "mish", "tanh", "sigmoid", "softplus"}
+    | {"layer_norm", "rms_norm", "dropout", "softmax", "log_softmax"}
+)
+_PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
+"""By rows where the second factor is weights, which no such chain has made."""
+_WITH_WEIGHTS = frozenset({"add", "__add__", "sub", "__sub__", "mul", "__mul__", "div", "__truediv__"})
+"""By rows where the other value is a number, or weights of one row."""
+_VIEWS = frozenset(
+    {"view", "view_as", "reshape", "flatten", "unflatten", "transpose", "permute", "squeeze", "unsqueeze", "contiguous"}
+    | {"clone", "detach", "to", "type", "type_as", "float", "double", "half", "bfloat16"}
+)
+_PICKS = frozenset({"__getitem__", "select", "narrow", "index_select"})
+_LOSSES = frozenset({"cross_entropy", "nll_loss"})
+_IGNORED = -100
+"""What torch's losses ignore unless they are told otherwise."""
+
+
+@dataclass(slots=True)
+class _Made:
+    """A value of a chain: what it was made of, and how much of it its readers need, a share of its rows each."""
+
+    tensor: Callable[[], torch.Tensor | None]
+    parent: "_Made | None"
+    where: Where
+    took_ns: int
+    is_view: bool
+    has_backward: bool
+    needed: float | None = None
+
+
+class RowsWatch:
+    """Follows the values of a step. All but `lines` is for the training thread."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, _Made] = {}
+        self._order: list[_Made] = []
+        self._spent: dict[Where, list[int]] = defaultdict(lambda: [0, 0, 0])
+        """Nanoseconds spent on rows that nothing read, of these on such that have a backward, and on all calls."""
+        self._graph_ns = 0
+        """Spent on all that has a backward."""
+        self._makers: set[Where] = set()
+        """Places that made such rows; others are losses that computed with them."""
+
+    def note(
+        self, name: str, args: Any, named: Any, given: Sequence[torch.Tensor], made: Any, where: Where, took_ns: int
+    ) -> None:
+        """A call that gave `made`; `where`: the program's lines around it, empty where a library made it."""
+        parents = [each for tensor in given if (each := self._of(tensor)) is not None]
+        self._spent[where][2] += took_ns
+        has_backward = isinstance(made, torch.Tensor) and made.requires_grad
+        self._graph_ns += took_ns * has_backward
+        if name in _LOSSES and isinstance(made, torch.Tensor):
+            read = _read_by_loss(*args, **named)
+            for parent in parents:
+                _need(parent, read)
+            self._waste(where, took_ns * (1 - read), has_backward)
+            return
+        if name in _PICKS and len(parents) == 1 and isinstance(made, torch.Tensor) and self._of(given[0]) is parents[0]:
+            _need(parents[0], _picked(given[0], made))
+            return
+        if not isinstance(made, torch.Tensor) or len(parents) > 1 or not _is_by_rows(name, args, given, parents):
+            for parent in parents:
+                _need(parent, 1.0)
+            return
+        value = _Made(weakref.ref(made), parents[0] if parents else None, where, took_ns, name in _VIEWS, has_backward)
+        self._values[id(made)] = value
+        self._order.append(value)
+
+    def stepped(self) -> None:
+        """A step has ended: settles what was needed of its values."""
+        for value in reversed(self._order):
+            needed = 1.0 if value.needed is None else min(value.needed, 1.0)
+            if value.where and needed < 1:
+                self._waste(value.where, value.took_ns * (1 - needed), value.has_backward)
+                if not value.is_view:
+                    self._makers.add(value.where)
+            if value.parent is not None:
+                _need(value.parent, needed)
+        self._order.clear()
+        self._values.clear()
+
+    def forget(self) -> None:
+        """What was spent so far counts no more."""
+        self._spent.clear()
+        self._graph_ns = 0
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Lines of a file of operations: of each place that computes rows which nothing reads its nanoseconds for these
+        and for all calls of torch's, the share that they have in all that has a backward, and whether it makes them or
+        is the loss that leaves them out."""
+        for where, (unread_ns, behind_ns, all_ns) in self._spent.items():
+            if unread_ns:
+                yield {"rows": [where, unread_ns, all_ns, behind_ns / max(self._graph_ns, 1), where in self._makers]}
+
+    def _waste(self, where: Where, unread_ns: float, has_backward: bool) -> None:
+        if where:
+            self._spent[where][0] += int(unread_ns)
+            self._spent[where][1] += int(unread_ns) * has_backward
+
+    def _of(self, tensor: torch.Tensor) -> _Made | None:
+        value = self._values.get(id(tensor))
+        return value if value is not None and value.tensor() is tensor else None
+
+
+def _need(value: _Made, share: float) -> None:
+    value.needed = (value.needed or 0.0) + share
+
+
+def _is_by_rows(name: str, args: Any, given: Sequence[torch.Tensor], parents: Sequence[_Made]) -> bool:
+    if name in _VIEWS:
+        return bool(parents)
+    if name in _PRODUCTS:
+        return (
+            len(given) == 2 and given[0] is args[0] and given[1].dim() == 2 and (given[1].requires_grad or not parents)
+        )
+    if name in _WITH_WEIGHTS:
+        others = [each for each in given if each.dim() > 1]
+        return bool(parents) and len(others) <= 1
+    return name in _BY_ROWS
+
+
+def _picked(whole: torch.Tensor, part: torch.Tensor) -> float:
+    """The share of its rows that a part has; all of them where it cuts the rows themselves."""
+    if not part.dim() or not whole.numel() or part.shape[-1] != whole.shape[-1]:
+        return 1.0
+    return min(part.numel() / whole.numel(), 1.0)
+
+
+def _read_by_loss(scores: torch.Tensor, target: torch.Tensor, *args: Any, **named: Any) -> float:
+    """The share of its rows that a loss of torch's reads."""
+    ignored = named.get("ignore_index", args[2] if len(args) > 2 else _IGNORED)
+    if target.is_floating_point() or not target.numel() or scores.dim() < 2:
+        return 1.0
+    if target.is_cuda and torch.cuda.is_current_stream_capturing():
+        return 1.0
+    return float((target != ignored).double().mean())

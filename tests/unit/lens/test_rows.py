@@ -1,0 +1,110 @@
+"""Rows that nothing reads: what the probe sees of chains of calls, and what is told of them."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from unit.lens.test_alike import compared_by, wastes_of
+from unit.lens.test_stalls import line_of
+
+from emberward.findings import Cause
+
+WIDTH, WORDS = 64, 900
+HEAD = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS))
+BLOCK = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+STATES = torch.randn(8, 100, WIDTH)
+TARGETS = torch.where(torch.rand(8, 100) < 0.15, torch.randint(WORDS, (8, 100)), -100)
+IS_MASKED = TARGETS != -100
+
+
+def ignores_most_targets(step):
+    scores = HEAD(STATES)  # here
+    F.cross_entropy(scores.flatten(0, 1), TARGETS.flatten()).backward()
+
+
+def picks_the_last_place(step):
+    scores = HEAD(STATES)  # here
+    F.cross_entropy(scores[:, -1], TARGETS[:, -1].clamp(min=0)).backward()
+
+
+def picks_masked_places(step):
+    scores = HEAD(STATES)  # here
+    F.cross_entropy(scores[IS_MASKED], TARGETS[IS_MASKED]).backward()
+
+
+def ignores_most_of_a_product(step):
+    scores = STATES @ HEAD[3].weight.t()  # here
+    F.cross_entropy(scores.view(-1, WORDS) / 2.0, TARGETS.view(-1)).backward()
+
+
+def picks_before_the_head(step):
+    scores = HEAD(STATES[IS_MASKED])  # here
+    F.cross_entropy(scores, TARGETS[IS_MASKED]).backward()
+
+
+def reads_all_for_a_metric_too(step):
+    scores = HEAD(STATES)  # here
+    F.cross_entropy(scores[IS_MASKED], TARGETS[IS_MASKED]).backward()
+    return scores.argmax(-1)
+
+
+def reads_all_targets(step):
+    scores = HEAD(STATES)  # here
+    F.cross_entropy(scores.flatten(0, 1), TARGETS.clamp(min=0).flatten()).backward()
+
+
+def reads_the_first_place_of_a_block(step):
+    states = STATES + BLOCK(STATES)  # here
+    HEAD(states[:, 0]).sum().backward()
+
+
+def picks_columns(step):
+    scores = HEAD(STATES)  # here
+    scores[..., :10].sum().backward()
+
+
+def picks_each_part(step):
+    scores = HEAD(STATES)  # here
+    (scores[:4].sum() + scores[4:].sum()).backward()
+
+
+def gives_its_result_away(step):
+    return HEAD(STATES)  # here
+
+
+UNREAD = [ignores_most_targets, picks_the_last_place, picks_masked_places, ignores_most_of_a_product]
+READ = [
+    *(picks_before_the_head, reads_all_for_a_metric_too, reads_all_targets, reads_the_first_place_of_a_block),
+    *(picks_columns, picks_each_part, gives_its_result_away),
+]
+
+
+def unread_at(program):
+    """The share of torch's time at the program's line that made rows which nothing read."""
+    found = {where[0][1]: (unread, whole) for where, unread, whole, *_ in compared_by(program, "rows")}
+    unread, whole = found.get(line_of(program), (0, 1))
+    return unread / whole
+
+
+@pytest.mark.parametrize("program", UNREAD)
+def test_the_rows_that_an_index_or_a_loss_leaves_out_are_seen_at_the_line_that_makes_them(program):
+    needed = {picks_the_last_place: 0.01}.get(program, float(IS_MASKED.float().mean()))
+    assert unread_at(program) == pytest.approx(1 - needed, abs=0.1)
+
+
+@pytest.mark.parametrize("program", READ)
+def test_rows_that_somebody_reads_are_not(program):
+    assert unread_at(program) == 0
+
+
+def test_they_are_told_with_their_part_of_the_backward(tmp_path):
+    (waste,) = wastes_of(ignores_most_targets, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.UNUSED_RESULT, f"{__file__}:{line_of(ignores_most_targets)}")
+    assert 0.4 < waste.share < 0.9
+    assert waste.evidence[0].endswith(
+        "of what torch computes for this line of ignores_most_targets() are rows that nothing reads"
+    )
+
+
+def test_the_look_alike_is_quiet(tmp_path):
+    assert wastes_of(picks_before_the_head, tmp_path) == ()
