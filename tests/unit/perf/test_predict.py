@@ -298,13 +298,15 @@ def test_reductions_that_ranks_start_together_are_not_added_up_along_the_stages(
     assert together < waits
 
 
-def test_a_compiler_casts_within_the_kernels_of_the_loss():
-    fused, compiled = (
-        predict(MODEL, CLUSTERS["a100"], step(how=Numerics(stack=stack))).parts_s["memory"]
-        for stack in (Stack.FUSED, Stack.COMPILED)
+@pytest.mark.parametrize(("stack", "num_bytes"), [(Stack.COMPILED, 8), (Stack.MEGATRON, 52)])
+def test_a_compiler_casts_within_the_kernels_of_the_loss_and_megatron_has_an_operator_each(stack, num_bytes):
+    fused, other = (
+        predict(MODEL, CLUSTERS["a100"], step(how=Numerics(stack=each))).parts_s["memory"]
+        for each in (Stack.FUSED, stack)
     )
     given = 8 * math.prod(MODEL.last.output.shape)
-    assert fused - compiled == pytest.approx((32 - 8) * given / (2.039e12 * 0.87), rel=0.01)
+    assert other - fused == pytest.approx((num_bytes - 32) * given / (2.039e12 * 0.87), rel=0.01)
+    assert Numerics(stack=stack).is_fused
 
 
 def test_tp_over_nodes_is_priced_by_the_network():
