@@ -12,6 +12,12 @@ taken at the same share of FlashAttention-2's rate on every device (assumed). Bl
 share of the peak (assumed from the longest forward: FlashAttention-4 1613 on B200, 1.3 times cuDNN, which is 0.55 of
 the peak there and 0.54 on H100); the second generation, of Ampere's instructions, H100's rate (assumed). On AMD's
 devices attention stands to the best product as on H100 (assumed).
+
+These are rates of short benchmarks, at 1,830 MHz on the H100 (its appendix, entered as known). Under the power limit a
+device falls below that within a tenth of a second, as it does in training: `Device.attention` is what attention keeps,
+but for the first generation and dense masks, which leave more of the device idle (assumed). On an A100 this gives 193
+TFLOP/s without a mask and 167 with one over 4,096 positions of heads of 128, 183 and 136 over 1,024; measured after a
+long warm-up are 184, 156, 179 and 144 (liangan1/GPU_travel, performance/flash-attn/README.md).
 """
 
 from bisect import bisect_left
@@ -30,7 +36,13 @@ _NARROW = {"flash_2": (295 / 333, 264 / 291), "cudnn": (379 / 529, 395 / 465), "
 _DIAGONAL = 2048 * (124.57 / 99.23 - 1)
 """Positions whose work a causal backward adds for the tiles on the diagonal: FlashAttention-2 over 2,048 positions and
 heads of 128 reaches 99.23 TFLOP/s causal and 124.57 not, on an RTX 4090 (apache/tvm, tl_doc/flash_perf.md). Taken for
-all devices and kernels, and in proportion to the length (assumed), down to the time of the whole square."""
+all devices and kernels but Hopper's own, and in proportion to the length (assumed), down to the time of the whole
+square."""
+_OWN_DIAGONAL = 2048 * (434.825 * 1631.26e-6 / 0.5154 - 1)
+"""The same of Hopper's own kernels: FlashAttention-3 on an H100, 4 x 48 heads of 128 over 2,048 positions, takes
+1631.26 us for the 0.5154 TFLOP of a causal backward (meta-pytorch/tritonbench pull request 1267) and reaches 434.825
+TFLOP/s without a mask (1256). Over 1,024, 4,096 and 8,192 positions this gives 0.57, 0.84 and 0.91 of the rate without
+a mask; measured are 0.58, 0.85 and 0.96. Taken for cuDNN and Blackwell too (assumed)."""
 _H100_TFLOPS = 989.0
 _H100_BEST = 794.5 / 989.0
 """Share of the peak of the best product (`_devices.H100`)."""
@@ -63,7 +75,8 @@ def attention_share(
         rates, narrow = _CUDNN if kind is Attention.CUDNN else _FLASH_3, _NARROW[kind]
     share = _at(rates[which], seq_len) / _H100_TFLOPS
     if device.generation is Generation.AMPERE:
-        longest = rates[which][-1] / _H100_TFLOPS
+        # The shares of the peak were reached without a mask; one costs what it does on H100.
+        longest = rates[2 if is_backward else 1][-1] / _H100_TFLOPS
         share *= _A100_FLASH_2[is_backward] / longest * (device.best_bf16.tflops / device.peak_tflops) / _A100_BEST
     elif not is_own and device.generation is Generation.BLACKWELL:
         share *= _H100_TFLOPS / device.peak_tflops
@@ -71,8 +84,10 @@ def attention_share(
         share *= device.best_bf16.tflops / device.peak_tflops / _H100_BEST
     if kind in (Attention.FLASH_1, Attention.DENSE_MASK):
         share *= _FLASH_1_OVER_2[is_backward]
+    else:
+        share *= device.attention
     if is_causal and is_backward:
-        share *= max(0.5, seq_len / (seq_len + _DIAGONAL))
+        share *= max(0.5, seq_len / (seq_len + (_OWN_DIAGONAL if is_own else _DIAGONAL)))
     return share * _width_share(head_size, narrow[is_backward])
 
 

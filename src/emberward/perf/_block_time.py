@@ -11,7 +11,7 @@ Elementwise work moves bytes, in passes over a tensor that its declaration count
 one (fused) or one by one (eager). Dropout writes a mask of one byte beside each addition, which is three passes: two
 reads and a write. Backward moves 1.5 times forward's bytes: each kernel reads its input and the gradient and writes
 one, where its declaration says nothing else. The gradient of a bias reads that of its layer's result. The loss works in
-float32: of Megatron's kernels 20 bytes a number that the last block gives, backward 12; eager 24 and 27, the casts to
+float32: of a library's kernels 20 bytes a number that the last block gives, backward 12; eager 24 and 27, the casts to
 and from 16 bits (6 each) and cross entropy as measured on A100 (FlagPerf, operation/benchmarks/cross_entropy_loss,
 bf16: 845 us forward, 1831 us both, of 1024 x 128,000 numbers at 1,555 GB/s; twice that in float32). A compiler casts
 within its kernels: 4 bytes for the greatest number and the sum of a row, 2 to read and 2 to write backward, as
@@ -73,12 +73,13 @@ class Recompute(StrEnum):
 
 class Stack(StrEnum):
     """How elementwise work runs: an operator a kernel, of code that writes functions out as arithmetic (written out) or
-    calls the framework's own (eager); or chains of them as one kernel, a library's (fused) or TorchInductor's
-    (compiled)."""
+    calls the framework's own (eager); or chains of them as one kernel, a library's (fused), of which Megatron-LM's loss
+    is operators (megatron), or TorchInductor's (compiled)."""
 
     WRITTEN_OUT = "written_out"
     EAGER = "eager"
     FUSED = "fused"
+    MEGATRON = "megatron"
     COMPILED = "compiled"
 
 
@@ -94,8 +95,11 @@ class Casts(StrEnum):
     EAGER = "eager"
 
 
-_LOSS_BYTES = {Stack.FUSED: (20, 12), Stack.COMPILED: (4, 4)}
-"""Bytes that the loss moves a number that the last block gives, forward and backward. Eager and written out: 24, 27."""
+_LOSS_BYTES = {Stack.FUSED: (20, 12), Stack.MEGATRON: (38, 14), Stack.COMPILED: (4, 4)}
+"""Bytes that the loss moves a number that the last block gives, forward and backward. Eager and written out: 24, 27.
+Megatron-LM's, unless ``--cross-entropy-loss-fusion`` is given (megatron/core/tensor_parallel/cross_entropy.py): to
+float32 6, the greatest 4, less it 8, its power 8, the sum 4, over the sum 8; backward times the gradient 8, to 16 bits
+6."""
 
 _CASTS = {
     Casts.KERNEL: (4, 1),
@@ -136,7 +140,7 @@ class Numerics:
     @property
     def is_fused(self) -> bool:
         """Whether chains of operators run as one kernel."""
-        return self.stack in (Stack.FUSED, Stack.COMPILED)
+        return self.stack in (Stack.FUSED, Stack.MEGATRON, Stack.COMPILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

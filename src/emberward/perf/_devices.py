@@ -30,6 +30,14 @@ _SPREAD_H200 = 0.034 / 2.85
 
 _SPREAD_B200 = 0.049 / 2.85
 """The same page: 4.9% over a node of 8 B200."""
+_SUSTAINED_A100 = 1200 / 1410
+"""liangan1/GPU_travel, performance/flash-attn/README.md: under FlashAttention-2 an A100 falls from 1,410 to about 1,200
+MHz at its power limit."""
+_SUSTAINED_B200 = 1237 / 1450
+"""flashinfer-ai/flashinfer pull request 2899: FlashAttention-4 on B200 falls from 1450 TFLOP/s to 1237 within a hundred
+calls, its clock from 1,965 MHz to about 1,580."""
+_SUSTAINED_H100 = _SUSTAINED_A100
+"""As A100 and B200, which keep 0.85 both (assumed)."""
 _OTHERS = "usual_share, memory, attention where nothing else is said: as H100's (assumed)"
 
 V100 = Device(
@@ -71,6 +79,7 @@ A100 = Device(
     clock_share=1.0,
     host_s=20e-6,
     chip_spread=_SPREAD_V100,
+    attention=_SUSTAINED_A100,
     sources=("NVIDIA A100 datasheet", _MAMF, _USUAL_A100, _STREAM_A100, _HOST),
 )
 
@@ -98,6 +107,7 @@ H100 = Device(
     host_s=20e-6,
     chip_spread=_SPREAD_H200,
     generation=Generation.HOPPER,
+    attention=_SUSTAINED_H100,
     is_persistent=True,
     sources=("NVIDIA H100 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
@@ -117,6 +127,7 @@ H100_500W = Device(
     host_s=20e-6,
     chip_spread=_SPREAD_H200,
     generation=Generation.HOPPER,
+    attention=_SUSTAINED_H100,
     is_persistent=True,
     sources=(
         "torchtitan benchmarks/llama3_h100_202412_torchtitan.md: 96 GB HBM2e at 2.4 TB/s, 500 W",
@@ -144,6 +155,7 @@ H200 = Device(
     host_s=20e-6,
     chip_spread=_SPREAD_H200,
     generation=Generation.HOPPER,
+    attention=_SUSTAINED_H100,
     is_persistent=True,
     sources=("NVIDIA H200 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
@@ -192,6 +204,7 @@ B200 = Device(
     host_s=20e-6,
     chip_spread=_SPREAD_B200,
     generation=Generation.BLACKWELL,
+    attention=_SUSTAINED_B200,
     is_persistent=True,
     sources=(
         "NVIDIA DGX B200 datasheet; 148 processors (ml-engineering, training/performance)",

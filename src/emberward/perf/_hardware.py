@@ -48,7 +48,8 @@ class Device:
     `host_s` is what one kernel costs when each is waited for before the next is launched. `chip_spread` is the standard
     deviation of what single devices of the kind reach in products, as a share of the median. `is_persistent`: a product
     is launched as one block a processor, each of which writes a tile while it computes the next. `taken_sms`:
-    processors that something else holds. `generation` chooses the rates of attention.
+    processors that something else holds. `generation` chooses the rates of fused attention, and `attention` is what the
+    device reaches over them, as what its power limit leaves of those of a short benchmark.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Device:
     generation: Generation = Generation.AMPERE
     is_persistent: bool = False
     taken_sms: int = 0
+    attention: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

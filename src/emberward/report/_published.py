@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from emberward.layout import Model
-from emberward.perf import CLUSTERS, Attention, Casts, NumberFormat, Numerics, Recompute, StepPlan
+from emberward.perf import CLUSTERS, Attention, Casts, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import Schedule, interleaved, one_f_one_b
 from emberward.report._published_later import later_runs
 from emberward.report._published_model import decoder_model
@@ -27,6 +27,7 @@ def published_runs() -> dict[str, PublishedRun]:
 _PREQUEL = "bigscience train/tr11-176B-ml/chronicles-prequel.md, 'Rebalancing layers' (28 February 2022)"
 _PREQUEL_FP16 = "bigscience train/tr11-176B-ml/chronicles-prequel.md, 'Re-do' (27 February 2022)"
 _JEAN_ZAY = Numerics(
+    stack=Stack.MEGATRON,
     attention=Attention.SCORES_IN_MEMORY,
     recompute=Recompute.LAYER,
     sequence_parallel=False,
@@ -115,10 +116,10 @@ def _bigscience() -> Iterator[PublishedRun]:
 # -- Megatron-LM ------------------------------------------------------------------------------------------------------
 
 _TABLE_5 = "Korthikanti et al. 2022 (arXiv 2205.05198), tables 3 and 5"
-_SELECTIVE = Numerics(attention=Attention.SCORES_IN_MEMORY, recompute=Recompute.SCORES, has_dropout=True)
-_FULL = Numerics(
-    attention=Attention.SCORES_IN_MEMORY, recompute=Recompute.LAYER, has_dropout=True, sequence_parallel=False
+_SELECTIVE = Numerics(
+    stack=Stack.MEGATRON, attention=Attention.SCORES_IN_MEMORY, recompute=Recompute.SCORES, has_dropout=True
 )
+_FULL = replace(_SELECTIVE, recompute=Recompute.LAYER, sequence_parallel=False)
 
 
 def _megatron(

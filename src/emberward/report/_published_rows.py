@@ -19,7 +19,8 @@ One rule fills each word that sources use, before any row is predicted:
   default (``overlap_grad_sync``);
 - layers a stage where the source lists them; "one layer fewer" on the ends, or layers that fill the stages only so: the
   embedding and the head in its place; else the first stages have one more where the stages do not divide the layers;
-- a stack is a compiler's where it says so and is no XLA, whose loss is not known to be in its kernels;
+- a stack is a compiler's where it says so and is no XLA, whose loss is not known to be in its kernels; Megatron-LM's
+  where its name stands without NeMo's or Megatron Bridge's, whose recipes fuse it (``cross_entropy_loss_fusion``);
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
 - a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
@@ -180,7 +181,9 @@ def _stack(row: dict[str, Any], attention: Attention) -> Stack:
     said = row["numerics"]["compiled_fused"]
     if not said.startswith("eager"):
         is_inductor = said.startswith("compiled") and "XLA" not in " ".join((said, *row["assumed"]))
-        return Stack.COMPILED if is_inductor else Stack.FUSED
+        if is_inductor:
+            return Stack.COMPILED
+        return Stack.MEGATRON if "megatron" in _fused_words(row) and not _is_nemo(row) else Stack.FUSED
     is_gpt = attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"] and "bert" not in row["name"]
     return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
 

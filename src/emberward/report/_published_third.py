@@ -23,10 +23,11 @@ its figures an uncertainty of 40%: bigscience experiments/gpt2.md.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from emberward.layout import Model
-from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, StepPlan, hardware_tflops
+from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan, hardware_tflops
 from emberward.plan import interleaved, one_f_one_b
 from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
@@ -85,9 +86,7 @@ def _row(
 
 
 _SCORES = Numerics(attention=Attention.SCORES_IN_MEMORY, has_dropout=True, sequence_parallel=False)
-_RECOMPUTED = Numerics(
-    attention=Attention.SCORES_IN_MEMORY, recompute=Recompute.LAYER, has_dropout=True, sequence_parallel=False
-)
+_RECOMPUTED = replace(_SCORES, stack=Stack.MEGATRON, recompute=Recompute.LAYER)
 _FP16_WHOLE: dict[str, Any] = {"accumulate_bytes": 6.0, "reduce_bytes": 2.0, "shard_ranks": 1}
 """fp16 gradients, added in 16 bits and all-reduced so; every dp rank holds the whole optimizer."""
 
@@ -221,7 +220,9 @@ def _megascale() -> Iterator[PublishedRun]:
             cluster="a100",
             model=_gpt(96, 12288, 128, vocab_size=64000),
             tp=8, pp=8, dp=ranks // 64, batch=batch, micro_batch=1, chunks=6,
-            how=Numerics(attention=Attention.FLASH_2, has_dropout=True, reduces_beside=True),
+            how=Numerics(
+                stack=Stack.MEGATRON, attention=Attention.FLASH_2, has_dropout=True, reduces_beside=True
+            ),
             source="Jiang et al. 2024 (arXiv 2402.15627), table 2, Megatron-LM, entered as known",
             step_s=step_s,
             dp_overlap=False,

@@ -218,6 +218,8 @@ def row_of(tmp_path, **said):
         ({"weights": "fp32 master, bf16 compute", "sharding": "zero3"}, Stack.WRITTEN_OUT, False),
         ({"weights": "fp32 weights, fp16 AMP compute", "sharding": "zero1"}, Stack.WRITTEN_OUT, True),
         ({"stack": "fused", "weights": "fp32 master, bf16 compute"}, Stack.FUSED, False),
+        ({"stack": "fused", "assumed": ["Megatron-LM"]}, Stack.MEGATRON, False),
+        ({"stack": "fused", "assumed": ["NeMo on Megatron core"]}, Stack.FUSED, False),
     ],
 )
 def test_the_stack_is_read_as_the_source_words_it(tmp_path, said, stack, is_autocast):

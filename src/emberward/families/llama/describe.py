@@ -211,8 +211,25 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
                 has_dropout=True,
                 eager_backward=15 / 6,
             ),
-            Elementwise(name="activation", numel=s * f, passes=3, eager_passes=5, over=Over.TP),
-            Elementwise(name="rotation", numel=s * (queries + 2 * kv * d), passes=2, eager_passes=12, over=Over.TP),
+            # Backward: gate, up and a gradient give two (Megatron-LM, fused_bias_swiglu.py, swiglu_back); as operators
+            # two products and that of SiLU. A rotation goes back as it came.
+            Elementwise(
+                name="activation",
+                numel=s * f,
+                passes=3,
+                eager_passes=5,
+                over=Over.TP,
+                backward=5 / 3,
+                eager_backward=9 / 5,
+            ),
+            Elementwise(
+                name="rotation",
+                numel=s * (queries + 2 * kv * d),
+                passes=2,
+                eager_passes=12,
+                over=Over.TP,
+                backward=1.0,
+            ),
         ),
         kept=(
             *kept_by_layer(
