@@ -50,6 +50,17 @@ LATER: dict[str, dict[str, str]] = {
         "test_a_rank_of_another_family_stops_at_a_prompt_too": "test_debug_prompt.py (bloom)",
         "test_exit_at_the_prompt_ends_the_rank": "test_debug_prompt.py (goes on)",
     },
+    "ranks/test_device_times.py": {
+        "test_a_late_host_is_no_straggler_while_its_device_is_not": (
+            "test_device_times.py (a straggler by the device's times)"
+        ),
+    },
+    "ranks/test_dry_run.py": {
+        "test_a_real_run_that_does_otherwise_is_told": "test_certificate.py (a planted departure)",
+    },
+    "ranks/test_evaluation.py": {
+        "test_29_sets_of_uneven_length_on_dp_4": "test_run.py (a run evaluates), ../unit/data/test_evaluate.py",
+    },
     "ranks/test_families.py": {
         "test_a_llama_of_transformers_is_imported_trained_on_and_exported_by_the_verbs": (
             "test_huggingface.py (logits, bits), test_start_from.py (a start from an import)"
@@ -102,6 +113,9 @@ LATER: dict[str, dict[str, str]] = {
     "ranks/test_layout_grid.py": {
         "test_the_same_layout_twice_is_bitwise_equal": "test_saves.py (resumed bitwise)",
         "test_the_clip_bug_of_bloom_is_caught": "test_drift.py (the clip bug at the first check)",
+        "test_clipping_is_the_same_on_every_rank_so_replicas_stay_equal": (
+            "test_drift.py (the clip bug; clean steps find nothing)"
+        ),
     },
     "ranks/test_mistakes.py": {
         "test_all_commands_name_the_same_ranks_cause_and_line": "test_readme.py",
@@ -132,6 +146,11 @@ LATER: dict[str, dict[str, str]] = {
         ),
         "test_check_says_of_the_script_what_readme_shows": "../unit/sources/test_scripts.py (a wrong script is told)",
     },
+    "ranks/test_recorder.py": {
+        "test_forks_threads_compilation_and_exit_codes": (
+            "test_hangs.py (a thread that died), test_recorder.py (every call)"
+        ),
+    },
     "ranks/test_rewind.py": {
         "test_a_run_that_is_done_is_rewound_and_learns_from_other_samples": "test_spike.py (rewound and skipped)",
     },
@@ -161,6 +180,11 @@ LATER: dict[str, dict[str, str]] = {
             "test_saves.py (resumed bitwise, another layout)"
         ),
     },
+    "ranks/test_symptoms.py": {
+        "test_the_command_of_a_symptom_runs": (
+            "../house/test_references.py (commands of pages exist), ../unit/cli/test_transcripts.py (each verb)"
+        ),
+    },
     "ranks/test_watch_api.py": {
         "test_a_loop_that_ends_well_leaves_its_rings_and_says_nothing": (
             "test_watch_api.py (stands still: recorded, named, nothing left)"
@@ -188,6 +212,44 @@ LATER: dict[str, dict[str, str]] = {
         "test_modes_of_megatron_are_read": "test_indexed.py (any documents come back)",
         "test_floats_of_megatron_are_refused": "test_indexed.py (foreign files are refused)",
     },
+    "unit/doctor/test_examination.py": {
+        "test_two_faults_at_once_are_both_named": "test_plan.py (a second device beside the first)",
+        "test_a_slow_device_is_named_by_its_numbers": (
+            "test_plan.py (a host 5 percent slow of 64), test_kinds.py (a slow device)"
+        ),
+        "test_a_slow_start_is_not_accused": "test_examination.py (look-alikes)",
+    },
+    "unit/doctor/test_incident.py": {
+        "test_gpu_7_is_found_in_at_most_five_tests": (
+            "test_plan.py (gpu 7 in five tests), ../cli/test_doctor.py (the verb)"
+        ),
+    },
+    "unit/doctor/test_load.py": {
+        "test_without_a_recipe_it_is_a_block_of_its_own": "test_load.py (a layer of the recipe)",
+        "test_a_layer_that_cannot_be_built_accuses_nobody": (
+            "test_examination.py (a probe that we may not start accuses no device)"
+        ),
+    },
+    "unit/doctor/test_plan.py": {
+        "test_a_cable_that_two_failed_sets_have_in_common_by_chance_is_tested_by_itself_before_it_is_accused": (
+            "test_plan.py (bad links of one device, a switch)"
+        ),
+    },
+    "unit/doctor/test_tries.py": {
+        "test_a_device_that_fails_in_every_50th_try_is_found": (
+            "test_plan.py (fails in every second try), test_tries.py (tried longer)"
+        ),
+    },
+    "unit/health/test_growth.py": {
+        "test_ten_thousand_steps_with_real_noise_and_saves_have_no_change": (
+            "test_growth.py (a save, frequent bumps: no change)"
+        ),
+    },
+    "unit/match/test_match_periodic.py": {
+        "test_what_is_proved_of_random_families_holds_for_larger_counts": (
+            "test_match_periodic.py (1F1B and interleaved are proved)"
+        ),
+    },
     "unit/report/test_published.py": {
         "test_the_rows_of_the_third_set_stay_predicted": "test_published.py (three runs)",
         "test_the_rows_that_were_entered_later_stay_predicted": "test_published.py (three runs)",
@@ -197,11 +259,22 @@ LATER: dict[str, dict[str, str]] = {
         "test_an_error_in_a_stand_in_is_ours_and_a_wrong_call_of_it_the_scripts": (
             "test_limits.py (an error of ours ends the check)"
         ),
+        "test_every_public_name_of_torch_cuda_keeps_its_signature_and_can_be_pickled": (
+            "test_cuda_stand_ins.py (a script for two GPUs)"
+        ),
+    },
+    "unit/sources/test_file_layer.py": {
+        "test_a_script_that_saves_and_reloads_is_proved_without_a_view_of_the_machine": (
+            "test_scripts.py (saves, reloads and evaluates), test_file_layer.py (as on the disk)"
+        ),
     },
     "unit/sources/test_programs.py": {
         "test_git_and_nvidia_smi_are_answered_and_the_folder_stays": (
             "test_programs.py (what may run, what is answered), test_scripts.py (git in the view)"
         ),
+    },
+    "unit/sources/test_sampler.py": {
+        "test_each_line_gets_the_time_that_it_took": "../lens/test_stalls.py (a stall's line and cost)",
     },
 }
 """A test, and where `make test` covers its mechanism, relative to the test's folder."""

@@ -32,7 +32,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[
 
     with ThreadPoolExecutor(4) as pool:
         yield {name: pool.submit(run, name) for name in (*TRUTHS, ALIKE)}
-    server.close()
 
 
 @pytest.mark.parametrize("name", TRUTHS)
