@@ -18,6 +18,7 @@ FIRST = (
     "unit/checkpoint/test_convert_frozen.py",
     "unit/cli/test_diagnose.py",
     "unit/cli/test_doctor.py",
+    "unit/cli/test_door.py",
     "unit/cli/test_kills.py",
     "unit/doctor/test_chance.py",
     "unit/doctor/test_load.py",
@@ -25,6 +26,8 @@ FIRST = (
     "unit/families/test_roberta.py",
     "unit/sources/test_dumps_forms.py",
     "unit/sources/test_scripts.py",
+    "unit/supervise/test_launch.py",
+    "unit/supervise/test_run.py",
 )
 """Files, and folders that end with a slash, in which a case takes seconds."""
 
@@ -32,6 +35,9 @@ WHOLE = ("house/", "unit/recipe/test_messages.py")
 """The same, in which each case is a rule of its own and takes milliseconds."""
 
 LATER: dict[str, dict[str, str]] = {
+    "house/test_run_tests.py": {
+        "test_what_passes_only_once_of_twice_stays_a_failure": "test_run_tests.py (what passes alone)",
+    },
     "ranks/test_boxing.py": {
         "test_users_change_layouts_in_bf16_and_float32": "test_boxing.py (every ordered pair)",
     },
@@ -192,13 +198,35 @@ LATER: dict[str, dict[str, str]] = {
         "test_a_rank_that_dies_is_named": "../unit/supervise/test_run.py (the rank that died)",
         "test_mismatched_calls_that_raise_no_error_are_named_while_the_loop_goes_on": "test_hangs.py (dtype)",
     },
+    "unit/checkpoint/test_checkpoint_agree.py": {
+        "test_two_real_processes_save_together": "../../ranks/test_saves.py (four ranks)",
+    },
+    "unit/checkpoint/test_checkpoint_damage.py": {
+        "test_every_flipped_byte_of_a_header_is_found": "test_checkpoint_damage.py (a flipped bit of data)",
+        "test_every_flipped_bit_of_the_manifest_is_found": (
+            "test_checkpoint_damage.py (a manifest that is not believed)"
+        ),
+    },
     "unit/checkpoint/test_checkpoint_processes.py": {
         "test_no_sigkill_of_a_rank_loses_the_save_before_and_its_writer_goes_with_it": (
             "test_checkpoint_faults.py (SIGKILL at any operation)"
         ),
+        "test_no_failing_operation_of_a_writer_loses_the_save_before": (
+            "test_checkpoint_faults.py (any failing operation)"
+        ),
+        "test_no_sigkill_of_a_writer_loses_the_save_before_and_the_next_save_has_another": (
+            "test_checkpoint_faults.py (SIGKILL at any operation), test_checkpoint_processes.py (a writer that was "
+            "killed)"
+        ),
     },
     "unit/checkpoint/test_convert_damage.py": {
         "test_accepted_damage_is_imported_and_said": "test_convert_damage.py (what is sound is imported)",
+    },
+    "unit/cli/test_kills.py": {
+        "test_the_check_of_what_is_left_finds_a_process_that_escaped": "test_kills.py (nothing is left of a verb)",
+    },
+    "unit/cli/test_python_run.py": {
+        "test_the_worked_notebook_runs_in_a_real_kernel": "test_python_run.py (what the notebook calls)",
     },
     "unit/cli/test_transcripts.py": {
         "test_the_transcript_of_a_proof_is_the_one_that_was_reviewed": (
@@ -245,14 +273,25 @@ LATER: dict[str, dict[str, str]] = {
             "test_growth.py (a save, frequent bumps: no change)"
         ),
     },
+    "unit/lanes/test_loader.py": {
+        "test_interpreter_exits_with_a_loader_that_nobody_closed": (
+            "test_ends.py (what was given is done before the end)"
+        ),
+    },
     "unit/match/test_match_periodic.py": {
         "test_what_is_proved_of_random_families_holds_for_larger_counts": (
             "test_match_periodic.py (1F1B and interleaved are proved)"
         ),
     },
+    "unit/recipe/test_resolved_file.py": {
+        "test_a_file_that_was_cut_anywhere_is_refused": (
+            "test_resolved_file.py (another format), ../checkpoint/test_checkpoint_damage.py"
+        ),
+    },
     "unit/report/test_published.py": {
         "test_the_rows_of_the_third_set_stay_predicted": "test_published.py (three runs)",
         "test_the_rows_that_were_entered_later_stay_predicted": "test_published.py (three runs)",
+        "test_runs_on_a100_lie_within_a_sixth": "test_published.py (BLOOM-176B, Megatron)",
     },
     "unit/sources/test_cuda_stand_ins.py": {
         "test_what_the_cpu_cannot_play_is_left_out_and_never_a_crash": "test_limits.py (a limit is no crash)",
@@ -262,6 +301,10 @@ LATER: dict[str, dict[str, str]] = {
         "test_every_public_name_of_torch_cuda_keeps_its_signature_and_can_be_pickled": (
             "test_cuda_stand_ins.py (a script for two GPUs)"
         ),
+    },
+    "unit/sources/test_dumps_damage.py": {
+        "test_an_entry_with_a_field_of_another_kind": "test_dumps_damage.py (JSON of any shape)",
+        "test_an_archive_cut_or_with_wrong_bytes": "test_dumps_damage.py (a file cut, wrong bytes)",
     },
     "unit/sources/test_file_layer.py": {
         "test_a_script_that_saves_and_reloads_is_proved_without_a_view_of_the_machine": (
@@ -275,6 +318,12 @@ LATER: dict[str, dict[str, str]] = {
     },
     "unit/sources/test_sampler.py": {
         "test_each_line_gets_the_time_that_it_took": "../lens/test_stalls.py (a stall's line and cost)",
+    },
+    "unit/testing/test_cluster.py": {
+        "test_of_many_hosts_a_few_judge_and_all_follow": "../supervise/test_nodes.py (of many hosts one tells people)",
+    },
+    "unit/testing/test_replay.py": {
+        "test_right_programs_end_and_about_half_of_all_do_not": "test_replay.py (each program by itself)",
     },
 }
 """A test, and where `make test` covers its mechanism, relative to the test's folder."""
