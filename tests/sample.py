@@ -15,6 +15,7 @@ import math
 
 FIRST = (
     "ranks/",
+    "unit/checkpoint/test_checkpoint_faults.py",
     "unit/checkpoint/test_convert_frozen.py",
     "unit/cli/test_diagnose.py",
     "unit/cli/test_doctor.py",
