@@ -3,11 +3,12 @@
 [Note: sampled tests]
 `make test` covers every room and every mechanism once. Of a test of many cases it runs as many as their square root, at
 even distances, the first and the last among them; of a test in FIRST the first alone, for what such a case costs; in
-WHOLE each, for they are rules that hold for each code, file or message. A test of LATER has its
-mechanism covered by the tests that its line names. All that is left out is marked `thorough`: `make test-all` runs it,
-and `pytest` by hand does. Of a test of SELDOM `make test-all` too keeps each n-th case; the others are marked `seldom`
-besides, and `make campaign` runs them (`make test-seldom`). `tests/house/test_sample.py` holds all tables against the
-tests that exist, and each file's seconds against BUDGET_S.
+WHOLE each, for they are rules that hold for each code, file or message. How many cases there are is counted among the
+tests that are collected. A test of LATER has its mechanism covered by tests of `make test`, which its line names,
+relative to its folder. All that is left out is marked `thorough`: `make test-all` runs it, and `pytest` by hand does.
+Of a test of SELDOM `make test-all` too keeps each n-th case; the others are marked `seldom` besides, and `make
+campaign` runs them (`make test-seldom`). `tests/house/test_sample.py` holds all tables against the tests that exist,
+and each file's seconds against BUDGET_S.
 """
 
 import functools
@@ -220,7 +221,6 @@ LATER: dict[str, dict[str, str]] = {
         "test_two_real_processes_save_together": "../../ranks/test_saves.py (four ranks)",
     },
     "unit/checkpoint/test_checkpoint_damage.py": {
-        "test_every_flipped_byte_of_a_header_is_found": "test_checkpoint_damage.py (a flipped bit of data)",
         "test_every_flipped_bit_of_the_manifest_is_found": (
             "test_checkpoint_damage.py (a manifest that is not believed)"
         ),
@@ -342,7 +342,7 @@ LATER: dict[str, dict[str, str]] = {
         "test_right_programs_end_and_about_half_of_all_do_not": "test_replay.py (each program by itself)",
     },
 }
-"""A test, and where `make test` covers its mechanism, relative to the test's folder."""
+"""Of a file a test, and where `make test` covers its mechanism, relative to the file's folder."""
 
 SELDOM: dict[str, tuple[int, str]] = {
     "ranks/test_dry_run.py::test_dry_run_equals_the_live_run": (
