@@ -240,6 +240,11 @@ LATER: dict[str, dict[str, str]] = {
     "unit/checkpoint/test_convert_damage.py": {
         "test_accepted_damage_is_imported_and_said": "test_convert_damage.py (what is sound is imported)",
     },
+    "unit/cli/test_doctor.py": {
+        "test_a_bad_host_is_struck_left_out_soaked_and_admitted": (
+            "../runs/test_ledger.py (strikes, left out, admitted), test_doctor.py (the verb)"
+        ),
+    },
     "unit/cli/test_kills.py": {
         "test_the_check_of_what_is_left_finds_a_process_that_escaped": "test_kills.py (nothing is left of a verb)",
     },
