@@ -78,7 +78,7 @@ LATER: dict[str, dict[str, str]] = {
         "test_the_page_s_family_from_outside_trains_alike_on_one_rank_and_on_four_by_the_page_s_commands": (
             "test_layout_grid.py (layouts), ../unit/engine/test_toy_family.py (the page's family)"
         ),
-        "test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": "test_swin.py (a resume)",
+        "test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": "test_saves.py (resumed bitwise, another layout)",
     },
     "ranks/test_folded.py": {
         "test_what_does_not_repeat_itself_is_executed": (
@@ -136,7 +136,7 @@ LATER: dict[str, dict[str, str]] = {
             "../unit/manifests/test_manifests.py (the words of the script)"
         ),
         "test_a_stop_of_one_node_saves_on_all_and_a_node_that_is_lost_leaves_the_other_to_go_on": (
-            "test_launch.py (a stop saves), ../unit/runs/test_choose.py (another layout), "
+            "test_run.py (SIGTERM saves), ../unit/runs/test_choose.py (another layout), "
             "../unit/supervise/test_act.py (how long a launcher may be without ranks)"
         ),
         "test_a_node_that_joins_later_trains_on_and_the_loss_of_the_one_where_they_meet_is_told": (
