@@ -78,7 +78,9 @@ LATER: dict[str, dict[str, str]] = {
         "test_the_page_s_family_from_outside_trains_alike_on_one_rank_and_on_four_by_the_page_s_commands": (
             "test_layout_grid.py (layouts), ../unit/engine/test_toy_family.py (the page's family)"
         ),
-        "test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": "test_saves.py (resumed bitwise, another layout)",
+        "test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": (
+            "test_saves.py (resumed bitwise, another layout)"
+        ),
     },
     "ranks/test_folded.py": {
         "test_what_does_not_repeat_itself_is_executed": (
