@@ -50,14 +50,15 @@ def wait_until() -> Callable[..., None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what `make test` leaves to `make test-all`, and both to `make campaign`. See [Note: sampled tests]."""
-    seen: Counter[str] = Counter()
-    for item in items:
-        if not isinstance(item, pytest.Function):
-            continue
-        file = item.path.relative_to(Path(__file__).parent).as_posix()
-        name = f"{file}::{item.originalname}"
-        if is_left_out(file, item.originalname, seen[name]):
+    functions = [item for item in items if isinstance(item, pytest.Function)]
+    names = {
+        item: f"{item.path.relative_to(Path(__file__).parent).as_posix()}::{item.originalname}" for item in functions
+    }
+    num_cases, seen = Counter(names.values()), Counter[str]()
+    for item, name in names.items():
+        file, number = name.partition("::")[0], seen[name]
+        if is_left_out(file, item.originalname, number, num_cases[name]):
             item.add_marker(pytest.mark.thorough)
-        if is_seldom(file, item.originalname, seen[name]):
+        if is_seldom(file, item.originalname, number):
             item.add_marker(pytest.mark.seldom)
         seen[name] += 1

@@ -252,7 +252,6 @@ def main() -> int:
 
     with ThreadPoolExecutor(min(options.at_once, MAX_AT_ONCE)) as pool:
         list(pool.map(work, range(MAX_AT_ONCE)))
-    server.close()
     runs = results.attempts
     counts = summary([run for run in runs if "truth" in run], [run for run in runs if "truth" not in run])
     results.summarise(counts)

@@ -4,7 +4,7 @@ import ast
 import json
 
 import pytest
-from sample import BUDGET_S, EVERY, LATER, OVER, SELDOM, is_left_out, is_seldom
+from sample import BUDGET_S, FIRST, LATER, OVER, SELDOM, WHOLE, is_left_out, is_seldom, sample_of
 
 from house.tree import ROOT
 
@@ -16,23 +16,41 @@ def functions_of(file: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
 
-@pytest.mark.parametrize("file", sorted(EVERY))
-def test_a_sampled_file_exists_and_has_cases(file):
-    assert functions_of(file)
-    assert "parametrize" in (TESTS / file).read_text(encoding="utf-8"), "there is nothing to sample"
-    assert EVERY[file] > 1
+@pytest.mark.parametrize("place", [*FIRST, *WHOLE])
+def test_a_place_of_its_own_rule_exists_and_has_cases(place):
+    files = [TESTS / place] if place.endswith(".py") else list((TESTS / place).glob("test_*.py"))
+    assert any("parametrize" in file.read_text(encoding="utf-8") for file in files), "there is nothing to sample"
+    assert not any(place.startswith(other) for other in (*FIRST, *WHOLE) if other != place), "one rule for each file"
 
 
-@pytest.mark.parametrize("test", sorted(LATER))
-def test_a_test_for_later_exists_and_says_where_its_mechanism_is_covered(test):
-    file, _, function = test.partition("::")
+LEFT = [(file, function, covered) for file, tests in sorted(LATER.items()) for function, covered in tests.items()]
+
+
+@pytest.mark.parametrize(("file", "function", "covered"), LEFT)
+def test_a_test_for_later_exists_and_its_mechanism_is_covered_by_tests_of_make_test(file, function, covered):
     assert function in functions_of(file)
-    assert ((TESTS / file).parent / LATER[test].split()[0]).exists()
+    by = ((TESTS / file).parent / covered.split()[0].rstrip(",")).resolve().relative_to(TESTS).as_posix()
+    assert functions_of(by) - set(LATER.get(by, ())), "all of it is left out itself"
 
 
-def test_the_first_case_is_never_left_out():
-    assert not any(is_left_out(file, "test_any", 0) for file in EVERY)
-    assert is_left_out("ranks/test_layout_grid.py", "test_any", 1)
+@pytest.mark.parametrize(
+    ("num_cases", "kept"),
+    [
+        (0, ()), (1, (0,)), (2, (0, 1)), (3, (0, 2)), (4, (0, 3)), (5, (0, 2, 4)), (10, (0, 3, 6, 9)),
+        (100, (0, 11, 22, 33, 44, 55, 66, 77, 88, 99)),
+    ],
+)  # fmt: skip
+def test_of_many_cases_their_square_root_runs_the_first_and_the_last_among_them(num_cases, kept):
+    assert sample_of(num_cases) == set(kept)
+    assert [number for number in range(num_cases) if not is_left_out("unit/x.py", "test_any", number, num_cases)] == [
+        *kept
+    ]
+
+
+def test_the_first_case_is_never_left_out_and_of_a_rule_none():
+    assert not any(is_left_out(place, "test_any", 0, 9) for place in FIRST)
+    assert all(is_left_out(place, "test_any", number, 2) for place in FIRST for number in (1, 2))
+    assert not any(is_left_out(place, "test_any", number, 9) for place in WHOLE for number in range(9))
 
 
 @pytest.mark.parametrize("test", sorted(SELDOM))
@@ -48,11 +66,13 @@ def test_a_test_of_which_cases_are_seldom_run_exists_has_cases_and_says_where_th
 
 
 @pytest.mark.parametrize("test", sorted(SELDOM))
-def test_what_is_seldom_run_is_no_case_of_make_test(test):
+@pytest.mark.parametrize("num_cases", [2, 9, 100])
+def test_what_is_seldom_run_is_no_case_of_make_test(test, num_cases):
     """`make test-all` is all that `make test` is, and more."""
     file, _, function = test.partition("::")
-    cases = range(1000)
-    assert {n for n in cases if is_seldom(file, function, n)} <= {n for n in cases if is_left_out(file, function, n)}
+    cases = range(num_cases)
+    seldom = {n for n in cases if is_seldom(file, function, n)}
+    assert seldom <= {n for n in cases if is_left_out(file, function, n, num_cases)}
 
 
 def over(seconds: dict[str, float]) -> set[str]:

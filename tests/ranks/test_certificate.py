@@ -1,5 +1,6 @@
 """Ranks that run under a certificate: the first call that is not the proved one is named before it is issued."""
 
+import functools
 import json
 import re
 
@@ -18,20 +19,21 @@ PLANTS = {
 }
 
 
-def role_programs(pool, layout, **named):
-    """For each rank the dry run of the rank that stands for its role: what the proof assumes."""
-    programs = pool.run(rehearsed, 2, **named, **layout)
-    return [programs[0]] * 2 if layout.get("pp", 1) == 1 else programs
-
-
 @pytest.fixture(scope="module")
-def programs(pool):
-    return role_programs(pool, DATA)
+def programs_of(pool):
+    """For each rank the dry run of the rank that stands for its role: what the proof assumes. Each is run once."""
+
+    @functools.cache
+    def programs(**named):
+        told = pool.run(rehearsed, 2, **named)
+        return [told[0]] * 2 if named.get("pp", 1) == 1 else told
+
+    return programs
 
 
 @pytest.mark.parametrize(("plant", "cause", "found"), PLANTS.values(), ids=PLANTS.keys())
-def test_a_planted_departure_is_named_before_the_call_is_issued(pool, tmp_path, programs, plant, cause, found):
-    right, wrong = pool.run(held, 2, folder=str(tmp_path), programs=programs, plant=plant, **DATA)
+def test_a_planted_departure_is_named_before_the_call_is_issued(pool, tmp_path, programs_of, plant, cause, found):
+    right, wrong = pool.run(held, 2, folder=str(tmp_path), programs=programs_of(**DATA), plant=plant, **DATA)
     assert right["departures"] == []
     ((departure, position),) = wrong["departures"]
     assert (departure.rank, departure.step, departure.cause.value) == (1, STEP_OF_PLANT, cause)
@@ -69,8 +71,8 @@ RIGHT = {
 
 
 @pytest.mark.parametrize(("layout", "named"), RIGHT.values(), ids=RIGHT.keys())
-def test_what_a_run_may_do_is_no_departure(pool, tmp_path, layout, named):
-    known = role_programs(pool, layout, is_ramped=named.get("is_ramped", False))
+def test_what_a_run_may_do_is_no_departure(pool, tmp_path, programs_of, layout, named):
+    known = programs_of(**({"is_ramped": True} if "is_ramped" in named else {}), **layout)
     answers = pool.run(held, 2, folder=str(tmp_path), programs=known, **named, **layout)
     assert [answer["departures"] for answer in answers] == [[], []]
     assert [answer["not_certified"] for answer in answers] == [[], []]

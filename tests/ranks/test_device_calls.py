@@ -31,7 +31,6 @@ def ranks(tmp_path):
             own = {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             started.append(server.start([str(PROGRAM), str(tmp_path)], cwd=tmp_path, stdout=out, stderr=out, env=own))
     yield rings, started
-    server.close()
     remove_ring_folder(rings)
 
 

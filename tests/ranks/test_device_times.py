@@ -1,7 +1,7 @@
 """Times of the device, and who is late by them, on real ranks whose waits do not block. See docs/recorder.md."""
 
+import functools
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,16 +19,16 @@ from ranks.recorded.device_times import KERNEL_S, LATE_S, STEPS
 
 PROGRAM = Path(__file__).parent / "recorded" / "device_times.py"
 WORLD, LATE, NUMEL = 3, 1, 1024
-KINDS = ("slow_device", "late_host", "hidden_host")
 BOUND_S = 0.010
 """Within this a median over the steps agrees with a planted delay: a third of it, for ranks that share two cores."""
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """The rings of each program after its end, by rank."""
+    """The rings of a program after its end, by rank; each runs when it is first asked for."""
     server, folders = warm_ranks(), {}
 
+    @functools.cache
     def run(kind):
         rings = folders[kind] = new_ring_folder(f"test-{kind}")
         log = tmp_path_factory.mktemp(kind) / "log"
@@ -48,9 +48,7 @@ def jobs(tmp_path_factory):
         assert [each.wait(120.0) for each in started] == [0] * WORLD, log.read_text()
         return {view.rank: view for view in map(read_ring, find_rings(rings))}
 
-    with ThreadPoolExecutor(1) as pool:
-        yield dict(zip(KINDS, pool.map(run, KINDS), strict=True))
-    server.close()
+    yield run
     for rings in folders.values():
         remove_ring_folder(rings)
 
@@ -70,23 +68,24 @@ def lateness_s(views):
     return tuple(found)
 
 
-def test_every_call_has_the_times_of_the_device(jobs):
-    for kind, views in jobs.items():
-        for rank, view in views.items():
-            assert view.problems == ()
-            calls = [e for e in view.events if isinstance(e.body, Collective)]
-            assert len(calls) == 2 * STEPS
-            assert all(e.lane.kind is LaneKind.COMM for e in calls)
-            for one, other in pairwise(calls):
-                assert one.issued_ns <= one.started_ns <= one.completed_ns <= other.started_ns, (kind, rank, one)
-            # A gradient ends once every rank's device has come to it, not when its wait returned, which was at once.
-            peers = [gradients(views[other]) for other in views]
-            for number, call in enumerate(gradients(view)):
-                assert call.completed_ns >= max(each[number].started_ns for each in peers)
+@pytest.mark.parametrize("kind", ["slow_device", "late_host", "hidden_host"])
+def test_every_call_has_the_times_of_the_device(jobs, kind):
+    views = jobs(kind)
+    for rank, view in views.items():
+        assert view.problems == ()
+        calls = [e for e in view.events if isinstance(e.body, Collective)]
+        assert len(calls) == 2 * STEPS
+        assert all(e.lane.kind is LaneKind.COMM for e in calls)
+        for one, other in pairwise(calls):
+            assert one.issued_ns <= one.started_ns <= one.completed_ns <= other.started_ns, (rank, one)
+        # A gradient ends once every rank's device has come to it, not when its wait returned, which was at once.
+        peers = [gradients(views[other]) for other in views]
+        for number, call in enumerate(gradients(view)):
+            assert call.completed_ns >= max(each[number].started_ns for each in peers)
 
 
 def test_the_host_waits_where_it_reads_and_the_stream_where_it_was_told_to(jobs):
-    for view in jobs["slow_device"].values():
+    for view in jobs("slow_device").values():
         reads = [e for e in view.events if isinstance(e.body, HostSync)]
         waits = [e for e in view.events if isinstance(e.body, Wait)]
         assert len(reads) == STEPS and all(e.lane.kind is LaneKind.HOST for e in reads)
@@ -96,7 +95,7 @@ def test_the_host_waits_where_it_reads_and_the_stream_where_it_was_told_to(jobs)
         assert read_s >= KERNEL_S
     stalls = {
         rank: statistics.median((e.completed_ns - e.started_ns) / 1e9 for e in view.events if isinstance(e.body, Wait))
-        for rank, view in jobs["slow_device"].items()
+        for rank, view in jobs("slow_device").items()
     }
     assert stalls[LATE] < BOUND_S
     assert all(abs(stalls[rank] - LATE_S) < BOUND_S for rank in stalls if rank != LATE), stalls
@@ -107,7 +106,7 @@ def test_the_host_waits_where_it_reads_and_the_stream_where_it_was_told_to(jobs)
     [("slow_device", LATE_S, 0), ("late_host", LATE_S, LATE_S), ("hidden_host", 0, LATE_S)],
 )
 def test_times_agree_with_the_planted_delay(jobs, kind, device_s, host_s):
-    assert lateness_s(jobs[kind]) == pytest.approx((device_s, host_s), abs=BOUND_S)
+    assert lateness_s(jobs(kind)) == pytest.approx((device_s, host_s), abs=BOUND_S)
 
 
 class NoSamples:
@@ -124,21 +123,21 @@ class NoSamples:
 
 @pytest.mark.parametrize("kind", ["slow_device", "late_host"])
 def test_a_straggler_is_named_by_the_times_of_the_device(jobs, kind):
-    (finding,) = StragglerWatch(line_of=lambda frame: None, sample=lambda pids, s: NoSamples()).conclude(jobs[kind])
+    (finding,) = StragglerWatch(line_of=lambda frame: None, sample=lambda pids, s: NoSamples()).conclude(jobs(kind))
     assert (finding.cause, finding.culprit_ranks, finding.waiting_ranks) == (Cause.SLOW_RANK, (LATE,), (0, 2))
     excess_ms = float(finding.message.partition("every step: ")[2].partition(" ms")[0])
     assert excess_ms == pytest.approx(1000 * LATE_S, abs=1000 * BOUND_S)
 
 
 def test_a_late_host_is_no_straggler_while_its_device_is_not(jobs):
-    views = jobs["hidden_host"]
+    views = jobs("hidden_host")
     assert StragglerWatch(line_of=lambda frame: None, sample=lambda pids, s: NoSamples()).conclude(views) == ()
     own = {rank: statistics.median(step.own_s for step in own_times(view).steps) for rank, view in views.items()}
     assert max(own.values()) - min(own.values()) < BOUND_S
 
 
 def test_the_timeline_draws_calls_on_the_communicators_track_at_the_times_of_the_device(jobs):
-    views = jobs["slow_device"]
+    views = jobs("slow_device")
     ranks = [
         RankTimeline(
             calls=RankCalls(rank=rank, events=view.events, sequences=view.sequences),

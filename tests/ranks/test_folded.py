@@ -5,6 +5,7 @@ import pytest
 from ranks.folded_cases import folded_and_whole, gathers_of_steps
 
 CASES = {
+    "bloom 1f1b zero1 small": {"of": 1, "pp": 2, "zero": 1, "accumulation": 6},
     "bloom 1f1b zero1 recompute": {"of": 3, "tp": 2, "pp": 4, "zero": 1, "accumulation": 10, "recompute": True},
     "llama interleaved zero3": {
         "of": 2, "family": "llama", "dp": 2, "pp": 2, "zero": 3, "accumulation": 8, "schedule": "interleaved",

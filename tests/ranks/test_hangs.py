@@ -87,7 +87,6 @@ class Campaign:
     def close(self) -> None:
         """Ends what is left."""
         self._pool.shutdown(cancel_futures=True)
-        self._server.close()
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     server, folder = warm_ranks(), tmp_path_factory.mktemp("held_out")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield {name: pool.submit(run, name, folder / name, server) for name in NAMES if name in chosen}
-    server.close()
 
 
 def run(name: str, folder: Path, server: WarmServer) -> tuple[Watched, str]:

@@ -21,7 +21,9 @@ VERDICT_LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Watched]]]:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Watched]]]:
     server, folder = warm_ranks(), tmp_path_factory.mktemp("pairs")
 
     def run(name: str) -> Watched:
@@ -30,9 +32,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[
             seen.is_finished, seen.log = job.has_left(), job.logs()
         return seen
 
+    asked = (item for item in request.session.items if item.path == request.path)
+    chosen = [item.callspec.params["name"] for item in asked if hasattr(item, "callspec")]
     with ThreadPoolExecutor(4) as pool:
-        yield {name: pool.submit(run, name) for name in (*TRUTHS, ALIKE)}
-    server.close()
+        yield {name: pool.submit(run, name) for name in (*chosen, ALIKE)}
 
 
 @pytest.mark.parametrize("name", TRUTHS)

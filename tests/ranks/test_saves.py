@@ -248,8 +248,8 @@ def test_a_rank_that_could_not_save_is_told_before_the_first_step(pool, tmp_path
 
 def test_a_spoilt_parameter_ends_the_run_before_a_save_holds_it_and_the_next_start_goes_on_bitwise(pool, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "spoilt"
-    pool.run(train, 2, folder=str(whole), steps=6, tp=2)
-    answers = pool.run(train, 2, folder=str(folder), steps=6, spoil_at=3, tp=2)
+    pool.run(train, 2, folder=str(whole), steps=4, tp=2)
+    answers = pool.run(train, 2, folder=str(folder), steps=4, spoil_at=3, tp=2)
     for answer in answers:
         assert answer["error"].startswith("R105 parameter ")
         assert " was not finite before step 4, on rank" in answer["error"]
@@ -257,7 +257,7 @@ def test_a_spoilt_parameter_ends_the_run_before_a_save_holds_it_and_the_next_sta
     assert [path.name for path in sorted(saves.glob("step-*"))] == ["step-00000002"]
     told = [(each["code"], each["severity"]) for each in troubles_of(folder)]
     assert told == [("R101", "warning"), ("R105", "error")]
-    assert [answer["error"] for answer in pool.run(train, 2, folder=str(folder), steps=6, tp=2)] == [None, None]
+    assert [answer["error"] for answer in pool.run(train, 2, folder=str(folder), steps=4, tp=2)] == [None, None]
     assert curve(folder) == curve(whole)
 
 

@@ -15,7 +15,7 @@ from ranks.runs import curve
 from ranks.save_cases import train
 from ranks.swin_cases import digit_manifests, swin_plain, swin_run
 
-STEPS = 8
+STEPS = 4
 TABLE = "swin.encoder.layers.3.blocks.1.attention.self.relative_position_bias_table"
 
 GRID = {
@@ -112,7 +112,7 @@ def test_backwards_on_a_lane_of_their_own_give_the_same_bits(pool, manifests, la
     """The first stage runs forwards and backwards at the same time; with two micro-batches either plan ends."""
     layout = {"dp": 2, "tp": 2, "pp": 2, "zero": 0, "micro_batch": 4, "accumulation": 4 if lane == "own" else 2}
     one, two = (
-        pool.run(swin_run, 8, model="small", manifest=manifests["small"], steps=3, backward_lane=kind, **layout)
+        pool.run(swin_run, 8, model="small", manifest=manifests["small"], steps=2, backward_lane=kind, **layout)
         for kind in ("shared", lane)
     )
     for shared, apart in zip(one, two, strict=True):

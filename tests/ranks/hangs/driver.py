@@ -1,6 +1,8 @@
 """Starts a program of this folder on real ranks, with or without the recorder, and watches it until a verdict."""
 
+import atexit
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -34,10 +36,16 @@ def is_zombie(pid: int) -> bool:
     return True
 
 
+@functools.cache
 def warm_ranks() -> WarmServer:
-    """Where ranks of programs are forked: the recorder is loaded into every one that gets a folder for its ring."""
+    """Where ranks of programs are forked, to this process's end.
+
+    The recorder is loaded into every one that gets a folder for its ring.
+    """
     env = attach_environment({**os.environ, "OMP_NUM_THREADS": "1"}, ring_folder=Path("/nonexistent"))
-    return WarmServer(*TORCH, environment=env)
+    server = WarmServer(*TORCH, environment=env)
+    atexit.register(server.close)
+    return server
 
 
 @dataclass

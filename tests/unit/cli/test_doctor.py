@@ -17,6 +17,8 @@ from emberward.report import RunFolder, read_json, write_json
 from emberward.runs import left_out, read_record
 
 SIMULATOR = Path(__file__).parents[1] / "doctor" / "simulator.py"
+MANY = 3000
+"""Tries that one start of the simulator says it made: two rounds of them are enough for a soak."""
 
 
 def options(tmp_path, *words: str, tries: int = 1, **fields) -> DoctorOptions:
@@ -43,12 +45,12 @@ def test_a_bad_host_is_struck_left_out_soaked_and_admitted(tmp_path, capsys):
     screen = Screen(is_json=True)
     assert still_out(runs, ["h0", "h1", "h2", "h3"], num_needed=3, screen=screen) == {"h2"}
     assert still_out(runs, ["h0", "h1", "h2", "h3"], num_needed=4, screen=screen) == frozenset()
-    code, _ = examined(options(tmp_path, "none", budget_s=3.0), capsys)
+    code, _ = examined(options(tmp_path, "none", budget_s=1.0), capsys)
     assert (code, list(left_out(runs))) == (0, ["h2"]), "few tries bring nobody back"
-    code, _ = examined(options(tmp_path, "none", tries=300, budget_s=8.0), capsys)
+    code, _ = examined(options(tmp_path, "none", tries=MANY, budget_s=8.0), capsys)
     assert (code, left_out(runs)) == (0, {})
     examined(options(tmp_path, "segfault", "h2:0"), capsys)
-    examined(options(tmp_path, "none", tries=300, budget_s=8.0), capsys)
+    examined(options(tmp_path, "none", tries=MANY, budget_s=8.0), capsys)
     assert read_record(runs, "h2").needs_a_person
     assert show_ledger(runs, ["h2"], "its card was changed", Screen(is_json=True)) == 0
     (told,) = json.loads(capsys.readouterr().out)["ledger"]
@@ -62,7 +64,7 @@ def test_a_bad_host_is_struck_left_out_soaked_and_admitted(tmp_path, capsys):
 )
 def test_no_fault_of_a_program_takes_a_host_out(tmp_path, capsys, words, codes):
     """A probe that fails everywhere, a device in use, a library that one host lacks."""
-    _, said = examined(options(tmp_path, *words, budget_s=8.0), capsys)
+    _, said = examined(options(tmp_path, *words, budget_s=4.0), capsys)
     assert [each["code"] for each in said["findings"]] == codes
     assert left_out(tmp_path / "runs") == {}
 
@@ -100,7 +102,7 @@ def test_a_runs_suspects_are_examined_first_and_its_page_and_ticket_have_the_tab
 
 def test_what_has_changed_since_a_run_worked_is_told(tmp_path, capsys):
     folder = a_run(tmp_path)
-    asked = options(tmp_path, "none", run=folder.path, hosts=None, is_compared=True, budget_s=2.0)
+    asked = options(tmp_path, "none", run=folder.path, hosts=None, is_compared=True, budget_s=1.0)
     _, said = examined(asked, capsys)
     assert [each["code"] for each in said["findings"]] == ["E108"], "there is no baseline"
     path = folder.hosts_file(1)

@@ -3,38 +3,50 @@
 import dataclasses
 import json
 import os
-import socket
-import subprocess
-import sys
 
 import pytest
+from ports import reserve_port
+from warm import Piped, WarmServer
 
 from emberward.doctor import Load, builtin_probes
 from emberward.recipe import load_recipe, resolve
 
 SHORT = "from emberward.doctor.probe import _work, __main__; _work.SOAK_S = 0.05; __main__.main()"
 """The probe's own main with a shorter soak."""
+LOADED = ("torch", "torch.distributed", "emberward.engine", "emberward.doctor.probe._work")
+"""What a soak imports."""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What the members of a set of `size` answer, each forked from a process that has torch loaded."""
+    folder = tmp_path_factory.mktemp("soak")
+    script = folder / "soak.py"
+    script.write_text(SHORT)
+    server = WarmServer(*LOADED, environment={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    def answered(load: Load | None, *, size: int = 1) -> list[dict]:
+        (probe,) = (probe for probe in builtin_probes("cpu", load=load) if probe.name == "soak")
+        place = {"WORLD_SIZE": str(size), "MASTER_PORT": str(reserve_port()), "EMBERWARD_DEVICES": "0,1"}
+        members = [
+            Piped(
+                server,
+                [str(script), *probe.command[3:]],
+                cwd=folder,
+                module=None,
+                env={**place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            )
+            for rank in range(size)
+        ]
+        return [json.loads(member.communicate(timeout=60)[0]) for member in members]
+
+    yield answered
+    server.close()
 
 
 def load_of(preset: str, *words: str) -> Load:
     num_ranks = {"llama_405b": 16384}.get(preset, 8)
     return Load.of(resolve(load_recipe(preset, words), num_ranks=num_ranks, tokenizer_size=257))
-
-
-def answers(load: Load | None, *, size: int = 1) -> list[dict]:
-    """What the members of a set of `size` answer."""
-    (probe,) = (probe for probe in builtin_probes("cpu", load=load) if probe.name == "soak")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    words = (sys.executable, "-c", SHORT, *probe.command[3:])
-    place = {"WORLD_SIZE": str(size), "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "EMBERWARD_DEVICES": "0,1"}
-    members = [
-        subprocess.Popen(
-            words, stdout=subprocess.PIPE, env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        )
-        for rank in range(size)
-    ]
-    return [json.loads(member.communicate(timeout=60)[0]) for member in members]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +56,7 @@ def answers(load: Load | None, *, size: int = 1) -> list[dict]:
         ("roberta_tiny", ("model.dropout=0.1",), "layer 0 of roberta, {rows} x 64 x 128, fp32"),
     ],
 )
-def test_the_soak_repeats_a_layer_of_the_recipe(preset, words, what):
+def test_the_soak_repeats_a_layer_of_the_recipe(answers, preset, words, what):
     load = load_of(preset, *words)
     (answer,) = answers(load)
     assert (answer["ok"], answer["detail"]) == (True, what.format(rows=load.rows))
@@ -52,13 +64,13 @@ def test_the_soak_repeats_a_layer_of_the_recipe(preset, words, what):
     assert answer["tries"] >= 1
 
 
-def test_a_set_sums_the_gradients_of_the_recipes_layer():
+def test_a_set_sums_the_gradients_of_the_recipes_layer(answers):
     first, second = answers(load_of("llama_tiny"), size=2)
     assert (first["ok"], second["ok"], first["exercised"]) == (True, True, "ring")
     assert first["detail"].split(",")[0].endswith(" of llama")
 
 
-def test_a_layer_that_cannot_be_built_accuses_nobody():
+def test_a_layer_that_cannot_be_built_accuses_nobody(answers):
     load = load_of("bloom_tiny")
     strange = dataclasses.replace(load, model=dataclasses.replace(load.model, family="somewhere.else:FAMILY"))
     (answer,) = answers(strange)
@@ -66,7 +78,7 @@ def test_a_layer_that_cannot_be_built_accuses_nobody():
     assert "somewhere" in answer["detail"]
 
 
-def test_without_a_recipe_it_is_a_block_of_its_own():
+def test_without_a_recipe_it_is_a_block_of_its_own(answers):
     assert [answer["detail"] for answer in answers(None)] == ["a block of width 256"]
 
 
