@@ -119,6 +119,7 @@ class Cause(StrEnum):
     TAIL = "tail"
     GATHERED_TWICE = "gathered_twice"
     REDUCED_TWICE = "reduced_twice"
+    BROADCAST_BUFFERS = "broadcast_buffers"
     SMALL_PARAMETERS = "small_parameters"
     ORDER_CHANGED = "order_changed"
     SMALL_KERNELS = "small_kernels"

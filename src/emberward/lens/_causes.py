@@ -205,7 +205,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if judged is not None and judged[1] is Cause.LOGGING and _is_collective(sampled):
         return None  # A value that all ranks agree on before it is kept: what judges collectives tells of it.
     if judged is not None:
-        told = _by_function(frames, *judged)
+        told = _by_function(frames, *judged, sources)
         if told is not None and told.cause is Cause.DEBUG_MODE:
             return replace(told, site=switched_on_at(users, rank, sources) or users[-1].site, inner=told.site)
     elif (saved := save_beside(frames[0], sources)) is not None:
@@ -335,9 +335,10 @@ def _judged(frames: list[Instruction]) -> tuple[int, Cause | None] | None:
     return None
 
 
-def _by_function(frames: list[Instruction], index: int, cause: Cause | None) -> Told | None:
-    """By a function of a known kind, at the program's line that called it."""
-    site = next((place.site for place in frames[index + 1 :] if place.owner == USER), None)
+def _by_function(frames: list[Instruction], index: int, cause: Cause | None, sources: Sources) -> Told | None:
+    """By a function of a known kind, at the program's line that called it; a generator calls it for its own caller."""
+    users = [place for place in frames[index + 1 :] if place.owner == USER]
+    site = next((place.site for place in users if not sources.is_in_generator(place)), users[0].site if users else None)
     inner = next((place.site for place in frames[:index] if place.owner == USER), None)
     return None if cause is None or site is None else Told(cause=cause, site=site, inner=inner)
 

@@ -164,6 +164,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "reduces gradients in each backward of a step, though the optimizer reads them once",
         "reduce in the last micro-batch's backward alone (no_sync of DDP, set_requires_gradient_sync of FSDP2)",
     ),
+    Cause.BROADCAST_BUFFERS: (
+        "waits before each forward for the module's buffers from rank 0",
+        "where they are alike anyway, or need not be: DDP(..., broadcast_buffers=False)",
+    ),
     Cause.SMALL_PARAMETERS: (
         "gathers parameters that are too small to be sharded",
         "put them into one unit with others, or keep them whole",

@@ -92,15 +92,15 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A backward that ends with gradients which nothing reads: from when on, and of how many parameters and numbers.
+    """A backward some of whose nodes no gradient needs that is read: their `sequences`, and of how many parameters and
+    numbers the gradients are which nothing reads.
 
-    `site`: the line that called it; `num_added`: all gradients of parameters that it added to.
+    `site`: the line that called it.
     """
 
-    span: tuple[float, float]
     backward: tuple[float, float]
     site: str
-    num_added: int
+    sequences: frozenset[int]
     num_parameters: int
     numel: int
 
@@ -217,13 +217,12 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             rows[_where(where)] = Rows(*of_place)
         elif "unread" in line:
             each = line["unread"]
-            (began, ended), (backward_began, backward_ended) = each["span"], each["backward"]
+            began, ended = each["backward"]
             unread.append(
                 Unread(
-                    span=(at(began), at(ended)),
-                    backward=(at(backward_began), at(backward_ended)),
+                    backward=(at(began), at(ended)),
                     site=each["site"],
-                    num_added=each["added"],
+                    sequences=frozenset(each["sequences"]),
                     num_parameters=each["parameters"],
                     numel=each["numel"],
                 )

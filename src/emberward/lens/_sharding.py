@@ -23,6 +23,7 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from emberward.findings import Cause
+from emberward.lens._buffers import broadcast_buffers
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
 from emberward.lens._reductions import reduced_again
@@ -189,7 +190,7 @@ def wastes_of(
     found: list[Waste] = []
     twice = partial(_gathered_twice, repeats)
     again = partial(_recompute, {each.rank: each for each in samples})
-    for one in (twice, _small_parameters, again, reduced_again, unread_gradients):
+    for one in (twice, _small_parameters, again, reduced_again, broadcast_buffers, unread_gradients):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue

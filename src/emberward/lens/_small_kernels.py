@@ -35,6 +35,7 @@ from emberward.lens._samples import MIN_COST_S, MIN_GAIN, OURS, USER, Instructio
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Line, Source, Sources, call_name, names_in, read_in
 from emberward.lens._waste import Waste
+from emberward.lens._work import NODE
 
 FEW_NUMBERS = 1024
 """In the largest tensor of an operation: less than a microsecond of arithmetic on one core, or one block of a GPU."""
@@ -305,7 +306,7 @@ class _Behind:
         self._kernels, self._begins = kernels, [op.began_s for op in kernels]
         self._start_s = start_s
         self._bounds_s = rank.bounds_s
-        self._nodes = [op for op in rank.operations if op.name.startswith(_NODE) and op.sequence >= 0]
+        self._nodes = [op for op in rank.operations if op.name.startswith(NODE) and op.sequence >= 0]
         self._all_s = sum(op.ended_s - op.began_s for op in self._nodes)
         self._first: dict[int, int] = {}
         """By step the number of its first operation that a node of the backward belongs to."""
@@ -349,7 +350,7 @@ class _Behind:
         return None
 
     def _beyond_numbers(self, nodes: Sequence[Operation]) -> float:
-        cuts = [op for op in nodes if op.name.removeprefix(_NODE).startswith(_CUTS)]
+        cuts = [op for op in nodes if op.name.removeprefix(NODE).startswith(_CUTS)]
         num_cuts = len(cuts) / max(len(self._bounds_s) - 1, 1)
         kernels: list[Operation] = []
         for op in set(nodes) - set(cuts):
@@ -362,7 +363,6 @@ class _Behind:
         return max(whole_s - numbers_s, 0.0) / self._all_s if self._all_s > 0 else 0.0
 
 
-_NODE = "autograd::engine::evaluate_function: "
 _CUTS = ("SelectBackward", "SliceBackward", "IndexBackward", "NarrowBackward")
 """Nodes that write a gradient into zeros as large as what a part was cut from."""
 

@@ -49,9 +49,11 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The syntax tree; an empty one where the text is no Python."""
+        """The syntax tree, of ``a, b = x, y`` two statements; an empty one where the text is no Python."""
         try:
-            return ast.parse(self.text)
+            tree = ast.parse(self.text)
+            _Apart().visit(tree)
+            return tree
         except (SyntaxError, ValueError):
             return ast.Module(body=[], type_ignores=[])
 
@@ -166,6 +168,22 @@ class Source:
         name = self.renamed.get(name, name)
         found = [(function, each) for each in self.imported if (function := each.function(name)) is not None]
         return found[0] if len(found) == 1 else None
+
+
+class _Apart(ast.NodeTransformer):
+    """Makes a statement of each pair of ``a, b = x, y``, where no value reads what another one is bound to."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | list[ast.Assign]:
+        target, value = node.targets[0], node.value
+        if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(node.targets) > 1:
+            return node
+        parts = [*target.elts, *value.elts]
+        if len(target.elts) != len(value.elts) or any(isinstance(each, ast.Starred) for each in parts):
+            return node
+        if names_in(target) & names_in(value):
+            return node
+        pairs = zip(target.elts, value.elts, strict=True)
+        return [ast.copy_location(ast.Assign(targets=[left], value=right), node) for left, right in pairs]
 
 
 def _extent(node: Node) -> tuple[int, int]:
@@ -293,6 +311,14 @@ class Sources:
                 is_marked = any(_NO_GRADIENTS & _last_names(each) for each in parent.decorator_list)
                 return parent if is_marked else None
         return None
+
+    def is_in_generator(self, place: Instruction) -> bool:
+        """Whether the instruction's function yields what its caller asks for."""
+        source = self.of(place.file)
+        node = source.node_at(place)
+        above = source.above(node) if node is not None else ()
+        scope = next((each for _, each in above if isinstance(each, ast.FunctionDef)), None)
+        return scope is not None and any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(scope))
 
     def only_scores(self, place: Instruction) -> bool:
         """Whether the instruction's block without gradients calls objects, as modules are, and writes into none."""

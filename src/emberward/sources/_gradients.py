@@ -4,10 +4,10 @@
 While steps are observed each parameter of a module that runs tells when a backward has added to its gradient, each
 optimizer when it reads gradients, and when it or a module clears them. What was added is unread where it is cleared, or
 another tensor stands in its place, before an optimizer of the parameter's steps; or where no optimizer has the
-parameter, nobody cleared anything, and its numbers are those from before. A backward goes from the loss to what the
-forward did first: from its last gradient that is read on, it computes nothing but such gradients. Whether it did so for
-others than parameters of modules (of an input, of a graph of the program's own), the profiler's spans say: there is one
-for each tensor whose gradient is added to.
+parameter, nobody cleared anything, and its numbers are those from before. Before a backward begins its graph is
+walked, from the loss to the leaves: a node from which no gradient is reached that is read computes for nothing. A node
+of a function that Python defines (a checkpoint, a compiled graph) may do more than its graph shows, and counts as one
+that is read, as does a leaf that is no parameter of a module.
 """
 
 import gc
@@ -24,16 +24,31 @@ MAX_MARKED = 4096
 """Elements of a parameter by which is seen whether anybody has changed it."""
 MIN_BACKWARDS = 3
 """Backwards that add to a gradient which nobody clears, until it is one that nobody will read."""
+MAX_NODES = 20_000
+"""Of a graph, some 2 us each; of a larger one nothing is said."""
+_INPUTS = 4
+"""Argument of torch's own function that runs a backward: leaves that alone get a gradient, none for all."""
 _READ, _CLEARED = "read", "cleared"
+
+
+@dataclass(slots=True)
+class _Node:
+    sequence: int
+    leaf: int | None
+    """The tensor whose gradient it adds to."""
+    is_known: bool
+    above: list[int] = field(default_factory=list)
+    """The nodes that give to it."""
 
 
 @dataclass(slots=True)
 class _Backward:
     site: str
     began_ns: int
+    graph: list[_Node]
     ended_ns: int = 0
-    added: list[tuple[int, int, int]] = field(default_factory=list)
-    """Of each gradient that was added to: its parameter, which of its events that is, and when."""
+    added: list[tuple[int, int]] = field(default_factory=list)
+    """Of each gradient that was added to: its parameter, and which of its events that is."""
 
 
 class _Watched:
@@ -85,9 +100,12 @@ class GradientWatch:
                 register: Any = parameter.register_post_accumulate_grad_hook
                 self._undo.append(register(self._added).remove)
 
-    def begins(self, site: str) -> _Backward:
-        """A backward begins, at that line of the program. `ends` takes what it gives."""
-        self._backwards.append(_Backward(site, time.time_ns()))
+    def begins(self, site: str, *args: Any, **named: Any) -> _Backward:
+        """A backward begins, at that line of the program, with those arguments of torch's own function. `ends` takes
+        what it gives."""
+        is_whole = named.get("accumulate_grad") and not any(args[_INPUTS : _INPUTS + 1]) and self._watched
+        graph = _graph_of(args[0]) if is_whole else []
+        self._backwards.append(_Backward(site, time.time_ns(), graph))
         return self._backwards[-1]
 
     def ends(self, backward: _Backward) -> None:
@@ -101,12 +119,12 @@ class GradientWatch:
         owned: set[int] = set()
         if any(each.is_left for each in self._watched.values()):
             owned = {id(parameter) for optimizer in _optimizers() for parameter in _of_optimizer(optimizer)}
-        self._unread = [found for each in self._backwards if (found := self._tail(each, owned)) is not None]
+        self._unread = [found for each in self._backwards if (found := self._for_nothing(each, owned)) is not None]
         self._watched.clear()
         self._backwards.clear()
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Lines of a file of operations, one for each backward that ends with gradients that nobody reads."""
+        """Lines of a file of operations, one for each backward that computes gradients which nobody reads."""
         for each in self._unread:
             yield {"unread": each}
 
@@ -118,7 +136,7 @@ class GradientWatch:
         if watched.events and watched.grad() is not parameter.grad:
             watched.events.append(_CLEARED)
         watched.grad = weakref.ref(parameter.grad) if parameter.grad is not None else lambda: None
-        open_ones[-1].added.append((id(parameter), len(watched.events), time.time_ns()))
+        open_ones[-1].added.append((id(parameter), len(watched.events)))
         watched.events.append(len(self._backwards))
 
     def _steps(self, optimizer: Optimizer, args: Any, named: Any) -> None:
@@ -141,22 +159,62 @@ class GradientWatch:
         owner.zero_grad = zero_grad
         self._undo.append(lambda: setattr(owner, "zero_grad", original))
 
-    def _tail(self, backward: _Backward, owned: set[int]) -> dict[str, Any] | None:
-        """When a backward computed gradients alone that nobody reads, and of how many parameters; None for none."""
-        read = [at for each, index, at in backward.added if self._watched[each].is_read(index, owned)]
-        last_ns = max(read, default=backward.began_ns)
-        unread = [each for each, _, at in backward.added if at > last_ns]
+    def _for_nothing(self, backward: _Backward, owned: set[int]) -> dict[str, Any] | None:
+        """The nodes of a backward that no gradient needs which is read, and how many parameters have others."""
+        unread = {each for each, index in backward.added if not self._watched[each].is_read(index, owned)}
         if not unread or not backward.ended_ns:
             return None
-        numel = sum(self._watched[each].parameter.numel() for each in unread)
+        is_needed = [
+            not node.is_known or (node.leaf is not None and node.leaf not in unread) for node in backward.graph
+        ]
+        front = [number for number, needed in enumerate(is_needed) if needed]
+        while front:
+            for above in backward.graph[front.pop()].above:
+                if not is_needed[above]:
+                    is_needed[above] = True
+                    front.append(above)
+        sequences = [
+            node.sequence
+            for node, needed in zip(backward.graph, is_needed, strict=True)
+            if not needed and node.leaf is None
+        ]
+        if not sequences:
+            return None
         return {
-            "span": [last_ns, backward.ended_ns],
+            "sequences": sequences,
             "backward": [backward.began_ns, backward.ended_ns],
             "site": backward.site,
-            "added": len(backward.added),
             "parameters": len(unread),
-            "numel": numel,
+            "numel": sum(self._watched[each].parameter.numel() for each in unread),
         }
+
+
+def _graph_of(roots: Iterable[torch.Tensor]) -> list[_Node]:
+    """The nodes of a backward from these tensors; none where there are too many. A tensor that is a leaf has none."""
+    numbers: dict[Any, int] = {}
+    graph: list[_Node] = []
+
+    def number_of(node: Any) -> int:
+        if node not in numbers:
+            numbers[node] = len(graph)
+            variable = getattr(node, "variable", None)
+            is_known = not isinstance(node, torch.autograd.function.BackwardCFunction)
+            graph.append(_Node(node._sequence_nr(), None if variable is None else id(variable), is_known))
+            waiting.append(node)
+        return numbers[node]
+
+    waiting: list[Any] = []
+    for root in roots:
+        if root.grad_fn is not None:
+            number_of(root.grad_fn)
+    while waiting:
+        node = waiting.pop()
+        for below, _ in node.next_functions:
+            if below is not None:
+                graph[number_of(below)].above.append(numbers[node])
+        if len(graph) > MAX_NODES:
+            return []
+    return graph
 
 
 def _state(parameter: torch.Tensor) -> tuple[int, float]:

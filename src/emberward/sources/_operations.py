@@ -161,7 +161,7 @@ class OperationProbe:
 
         def backward(*args: Any, **named: Any) -> Any:
             site = _site(sys._getframe(1))
-            begun, began_ns = self._gradients.begins(site), time.time_ns()
+            begun, began_ns = self._gradients.begins(site, *args, **named), time.time_ns()
             try:
                 with profiler.record_function(f"{BACKWARD}{site}"):
                     return run_backward(*args, **named)

@@ -72,10 +72,10 @@ DRAWS = at(5, "pen.polygon(each)", "mask")
 SCORES = at(35, "roc(y)", "score")
 
 
-def told(*stack, by_turns=False):
+def told(*stack, by_turns=False, program=PROGRAM):
     rank = replace(RANK, loop=(("train.py", "main", 1),), by_turns=by_turns)
     sampled = Sampled(stack=stack, flag="", steps={0: (0.01, 0.01)})
-    found = tell(sampled, rank, Sources(lambda file: PROGRAM if file == "train.py" else ""))
+    found = tell(sampled, rank, Sources(lambda file: program if file == "train.py" else ""))
     return None if found is None else (found.cause, int(found.site.rpartition(":")[2]))
 
 
@@ -126,6 +126,40 @@ def test_what_goes_into_a_file_is_a_log_and_bytes_are_a_save(line, text, cause):
 )
 def test_what_is_made_of_the_model_s_values_and_not_used_in_the_step_is_eval(line, is_told):
     assert told(SKLEARN, SCORES, at(line, "score(y)")) == ((Cause.EVAL, line) if is_told else None)
+
+
+PAIRED = """def main():
+    model, scores = build(), Scores()
+    for step in range(99):
+        y = model(step)
+        loss = criterion(y)
+        loss.backward()
+        scores.add(y)
+        if step % 20 == 19:
+            print(scores.mean())
+"""
+HANDED_ON = """def endless(loader):
+    while True:
+        yield from loader
+def main():
+    batches = endless(DataLoader(data))
+    for step in range(99):
+        loss = model(next(batches))
+        loss.backward()
+"""
+LOADER = Instruction("/x/site-packages/torch/utils/data/dataloader.py", "__next__", 1, "platform", 9, 9, 4, 9, "CALL")
+
+
+def test_names_that_are_bound_in_pairs_are_two():
+    asks = Instruction("train.py", "main", 1, "user", 7, 7, 8, len("        scores.add(y)"), "CALL")
+    assert told(SKLEARN, asks, program=PAIRED) == (Cause.EVAL, 7)
+
+
+def test_what_a_generator_hands_on_is_waited_for_where_it_is_asked_for():
+    hands_on = Instruction("train.py", "endless", 1, "user", 3, 3, 8, len("        yield from loader"), "SEND")
+    asks = Instruction("train.py", "main", 4, "user", 7, 7, 21, 21 + len("next(batches)"), "CALL")
+    assert told(LOADER, hands_on, asks, program=HANDED_ON) == (Cause.DATA_WAIT, 7)
+    assert told(LOADER, hands_on, program=HANDED_ON) == (Cause.DATA_WAIT, 3)
 
 
 def test_operations_of_torch_and_the_work_of_an_evaluation_are_no_score():

@@ -11,9 +11,14 @@ from unit.lens.test_work import NONE, rank_of, work_of
 from emberward.findings import Cause
 from emberward.lens import wastes_of
 from emberward.lens._operations import Unread
+from emberward.lens._work import NODE
 from emberward.sources._gradients import GradientWatch
 
 STEPS = 4
+JUDGED = (2, 20, 2)
+"""Of the judge's backward: parameters of the maker's, their numbers, and nodes for nothing: addmm and t."""
+MADE = (2, 5, 1)
+"""Of the maker's: the judge's parameters; but for the view of its weight all nodes lead on to the maker's."""
 NOISE = torch.randn(8, 4)
 
 
@@ -77,6 +82,39 @@ def moves_by_hand(nets, step, backward):
             each -= 0.1 * each.grad
 
 
+def asks_a_teacher(nets, step, backward):
+    """The judge is trained by what the maker says, which no optimizer has: its nodes come first in the backward."""
+    nets.judged_by.zero_grad()
+    wanted = nets.maker(NOISE).relu().mean()
+    backward((nets.judge(NOISE).mean() - wanted).square())
+    nets.judged_by.step()
+
+
+def asks_a_teacher_without_a_graph(nets, step, backward):
+    nets.judged_by.zero_grad()
+    with torch.no_grad():
+        wanted = nets.maker(NOISE).relu().mean()
+    backward((nets.judge(NOISE).mean() - wanted).square())
+    nets.judged_by.step()
+
+
+class Passes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, given):
+        return given * 1.0
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def asks_through_a_function_of_its_own(nets, step, backward):
+    nets.judged_by.zero_grad()
+    wanted = Passes.apply(nets.maker(NOISE)).mean()
+    backward((nets.judge(NOISE).mean() - wanted).square())
+    nets.judged_by.step()
+
+
 def unread(program, nets):
     watch = GradientWatch()
     watch.start()
@@ -84,7 +122,7 @@ def unread(program, nets):
         watch.watch(each)
 
     def backward(loss):
-        begun = watch.begins("train.py:9")
+        begun = watch.begins("train.py:9", (loss,), accumulate_grad=True)
         loss.backward()
         watch.ends(begun)
 
@@ -94,6 +132,10 @@ def unread(program, nets):
     return [line["unread"] for line in watch.lines()]
 
 
+def of(each):
+    return each["parameters"], each["numel"], len(each["sequences"])
+
+
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_a_backward_that_ends_with_gradients_which_are_cleared_is_seen(set_to_none, monkeypatch):
     nets = Nets()
@@ -101,9 +143,9 @@ def test_a_backward_that_ends_with_gradients_which_are_cleared_is_seen(set_to_no
     clears = lambda: torch.optim.Optimizer.zero_grad(optimizer, set_to_none=set_to_none)  # noqa: E731
     monkeypatch.setattr(optimizer, "zero_grad", clears)
     found = unread(goes_through_what_was_made, nets)
-    # The last one may still be read after the observed steps; the maker's own backward ends with what is read.
-    assert [(each["added"], each["parameters"], each["numel"]) for each in found] == [(4, 2, 20)] * STEPS
-    assert all(each["backward"][0] < each["span"][0] < each["span"][1] == each["backward"][1] for each in found)
+    # The last ones may still be read after the observed steps.
+    assert [of(each) for each in found] == [*(JUDGED, MADE) * (STEPS - 1), JUDGED]
+    assert all(each["backward"][0] < each["backward"][1] for each in found)
 
 
 def test_what_no_optimizer_has_and_nobody_changes_is_unread():
@@ -113,7 +155,30 @@ def test_what_no_optimizer_has_and_nobody_changes_is_unread():
     assert [each["parameters"] for each in found] == [2] * STEPS
 
 
-@pytest.mark.parametrize("program", [detaches_what_was_made, freezes_the_first, adds_up, steps_seldom])
+def test_a_teacher_that_wants_gradients_is_seen_though_its_student_s_come_last():
+    nets = Nets()
+    nets.made_by = None
+    found = unread(asks_a_teacher, nets)
+    # Addmm, t, relu, mean; what both sides share is needed.
+    assert [(each["parameters"], len(each["sequences"])) for each in found] == [(2, 4)] * STEPS
+
+
+def test_of_a_function_that_python_defines_all_above_counts_as_read():
+    nets = Nets()
+    nets.made_by = None
+    found = unread(asks_through_a_function_of_its_own, nets)
+    # Addmm and t lie below it: their gradients alone are for nothing.
+    assert [len(each["sequences"]) for each in found] == [2] * STEPS
+
+
+def test_nodes_through_which_a_gradient_is_reached_that_is_read_are_none():
+    assert [of(each) for each in unread(detaches_what_was_made, Nets())] == [MADE] * (STEPS - 1)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [freezes_the_first, adds_up, steps_seldom, asks_a_teacher_without_a_graph],
+)
 def test_gradients_that_are_read_are_none(program):
     assert unread(program, Nets()) == []
 
@@ -149,17 +214,16 @@ def test_results_are_bitwise_the_same():
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
-def told(*, num_spans=4, num_steps=None):
-    """A rank whose backward of 3 ms ends with 2 ms of gradients that nobody reads, in so many of its steps."""
+def told(*, num_steps=None):
+    """A rank of whose backward of 3 ms two nodes of 1 ms each are for nothing, in so many of its steps."""
     rows = [("emberward::backward train.py:9", NONE, 2.0, 3.0, -1, False)]
-    rows += [("torch::autograd::AccumulateGrad", NONE, 2.1 + 0.5 * i, 0.1, -1, False) for i in range(num_spans)]
+    rows += [(f"{NODE}MulBackward0", NONE, 2.0 + i, 1.0, 10 + i, False) for i in range(3)]
     rank = rank_of(0, rows)
     seen = tuple(
         Unread(
-            span=(op.began_s + 0.001, op.ended_s),
             backward=(op.began_s, op.ended_s),
             site="train.py:9",
-            num_added=4,
+            sequences=frozenset({10, 11, 99}),
             num_parameters=2,
             numel=20,
         )
@@ -174,9 +238,8 @@ def test_it_is_told_at_the_line_of_the_backward_with_what_it_takes():
     (waste,) = told()
     assert (waste.cause, waste.site) == (Cause.UNUSED_RESULT, "train.py:9")
     assert waste.cost_s == pytest.approx(0.002, rel=0.01)
-    assert waste.evidence[0].startswith("the backward ends with gradients of 2 parameters, 20 numbers")
+    assert waste.evidence[0].startswith("3 nodes of the backward compute for gradients of 2 parameters, 20 numbers")
 
 
-@pytest.mark.parametrize("said", [{"num_spans": 5}, {"num_steps": 1}], ids=["an input's gradient too", "now and then"])
-def test_the_look_alikes_are_quiet(said):
-    assert told(**said) == ()
+def test_what_is_for_nothing_now_and_then_is_not_told():
+    assert told(num_steps=1) == ()
