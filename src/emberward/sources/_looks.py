@@ -44,9 +44,13 @@ class Looks:
         while not self._is_over.wait(PERIOD_S) and len(self._seen) < MAX_LOOKS:
             frame, found = sys._current_frames().get(self._ident), list[tuple[CodeType, int]]()
             now = time.monotonic_ns()
-            while frame is not None and len(found) < MAX_FRAMES:
-                found.append((frame.f_code, frame.f_lasti))
-                frame = frame.f_back
+            try:
+                while frame is not None and len(found) < MAX_FRAMES:
+                    found.append((frame.f_code, frame.f_lasti))
+                    frame = frame.f_back
+            except AttributeError:
+                # Python 3.11 may give a frame that has ended meanwhile (python/cpython issue 99110): seen once.
+                continue
             self._seen.append((now, tuple(found)))
 
     def lines(self) -> Iterator[dict[str, Any]]:
