@@ -89,7 +89,8 @@ def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> list[
             seconds = rows.unread_ns / rows.all_ns * sum(each for each, _ in seen.steps.values())
             spent[users[0].file, users[0].function][users[0].line] += int(1e9 * seconds)
     step_s = sampled.measured_s / sampled.num_steps
-    backward_s = _forwards(rank)[1] / max(rank.num_steps, 1)
+    # Of a sampled step: the observed ones are longer by what torch's profiler takes.
+    backward_s = _forwards(rank)[1] / max(rank.num_steps, 1) * step_s / rank.step_s if rank.num_steps else 0.0
     wastes = []
     for (file, function), lines in spent.items():
         forward_s = lines.total() / 1e9 / sampled.num_steps

@@ -14,7 +14,7 @@ from typing import Any
 from emberward.events import main_package, owner_of
 from emberward.sources._sampler import _place_of
 
-PERIOD_S = 0.002
+PERIOD_S = 0.001
 MAX_LOOKS = 10_000
 MAX_FRAMES = 200
 

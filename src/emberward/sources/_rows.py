@@ -67,7 +67,8 @@ class RowsWatch:
         """A call that gave `made`; `where`: the program's lines around it, empty where a library made it."""
         parents = [each for tensor in given if (each := self._of(tensor)) is not None]
         self._spent[where][2] += took_ns
-        has_backward = isinstance(made, torch.Tensor) and made.requires_grad
+        several = made if isinstance(made, list | tuple) else (made,)
+        has_backward = any(isinstance(each, torch.Tensor) and each.requires_grad for each in several)
         self._graph_ns += took_ns * has_backward
         if name in _LOSSES and isinstance(made, torch.Tensor):
             read = _read_by_loss(*args, **named)

@@ -11,6 +11,7 @@ from emberward.findings import Cause
 
 WIDTH, WORDS = 64, 900
 HEAD = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS))
+MEMORY = nn.GRU(WIDTH, WIDTH, num_layers=2, batch_first=True)
 BLOCK = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 STATES = torch.randn(8, 100, WIDTH)
 TARGETS = torch.where(torch.rand(8, 100) < 0.15, torch.randint(WORDS, (8, 100)), -100)
@@ -68,6 +69,13 @@ def picks_each_part(step):
     (scores[:4].sum() + scores[4:].sum()).backward()
 
 
+def makes_a_state_first(step):
+    """Of all that has a backward the recurrent part takes most, and gives a pair."""
+    states, _ = MEMORY(STATES)
+    scores = HEAD[3](states)  # here
+    F.cross_entropy(scores[:, -1], TARGETS[:, -1].clamp(min=0)).backward()
+
+
 def gives_its_result_away(step):
     return HEAD(STATES)  # here
 
@@ -95,6 +103,11 @@ def test_the_rows_that_an_index_or_a_loss_leaves_out_are_seen_at_the_line_that_m
 @pytest.mark.parametrize("program", READ)
 def test_rows_that_somebody_reads_are_not(program):
     assert unread_at(program) == 0
+
+
+def test_their_share_of_the_backward_is_of_all_that_has_one():
+    (behind,) = [each for where, _, _, each, _ in compared_by(makes_a_state_first, "rows")]
+    assert 0 < behind < 0.5
 
 
 def test_they_are_told_with_their_part_of_the_backward(tmp_path):
