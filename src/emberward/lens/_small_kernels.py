@@ -22,6 +22,7 @@ operation. Nor is one that calls a library or a collective. Time that another ca
 import ast
 import bisect
 import math
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,10 @@ MIN_IN_OPERATIONS = 0.05
 """Share of a loop's time that its operations take at least."""
 MIN_LOOKS = 4
 """Looks in a loop, over all observed steps, from which something is said of it."""
+_VIEWS = re.compile(
+    r"aten::(select|slice|narrow|unbind|view|reshape|t|transpose|permute|unsqueeze|squeeze|expand|as_strided|detach)$"
+)
+"""Operations that touch no number, however many their tensor has."""
 PACKAGE = "package"
 """The owner of a library's frames: what it does for the loop is no operation's start."""
 _WHOLE_MODELS = ("torch/nn/modules/container.py", "torch/nn/modules/transformer.py", "torch/nn/modules/rnn.py")
@@ -294,9 +299,10 @@ def _times_s(operations: Sequence[Operation], start_s: float) -> tuple[float, fl
     kinds: dict[tuple[str, tuple[tuple[int, ...], ...]], list[float]] = defaultdict(list)
     for op in operations:
         kinds[op.name, op.shapes].append(op.ended_s - op.began_s)
-    usual = [(shapes, len(each), statistics.median(each)) for (_, shapes), each in kinds.items()]
-    numbers_s = sum(num * max(each_s - start_s, 0.0) for shapes, num, each_s in usual if not _is_few(shapes))
-    return sum(num * each_s for _, num, each_s in usual), numbers_s
+    usual = [(name, shapes, len(each), statistics.median(each)) for (name, shapes), each in kinds.items()]
+    with_numbers = [each for each in usual if not _is_few(each[1]) and not _VIEWS.match(each[0])]
+    numbers_s = sum(num * max(each_s - start_s, 0.0) for _, _, num, each_s in with_numbers)
+    return sum(num * each_s for _, _, num, each_s in usual), numbers_s
 
 
 class _Behind:

@@ -10,7 +10,7 @@ from emberward.lens._small_kernels import small_kernels
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
-SERIES = torch.rand(8, 150, 24)
+SERIES = torch.rand(8, 400, 24)
 RATE = torch.tensor(0.1, requires_grad=True)
 SCORES, TAGS, LENGTHS = torch.rand(64, 40, 48), torch.randint(48, (64, 40)), [*range(20, 40)] * 3
 MIXES = torch.nn.Linear(24, 24)
