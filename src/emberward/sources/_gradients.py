@@ -10,6 +10,7 @@ of a function that Python defines (a checkpoint, a compiled graph) may do more t
 that is read, as does a leaf that is no parameter of a module.
 """
 
+import contextlib
 import gc
 import time
 import weakref
@@ -104,7 +105,10 @@ class GradientWatch:
         """A backward begins, at that line of the program, with those arguments of torch's own function. `ends` takes
         what it gives."""
         is_whole = named.get("accumulate_grad") and not any(args[_INPUTS : _INPUTS + 1]) and self._watched
-        graph = _graph_of(args[0]) if is_whole else []
+        graph: list[_Node] = []
+        if is_whole:
+            with contextlib.suppress(Exception):  # The program's backward runs, whatever its graph is like.
+                graph = _graph_of(args[0])
         self._backwards.append(_Backward(site, time.time_ns(), graph))
         return self._backwards[-1]
 

@@ -31,6 +31,8 @@ _VIEWS = frozenset(
 )
 _PICKS = frozenset({"__getitem__", "select", "narrow", "index_select"})
 _LOSSES = frozenset({"cross_entropy", "nll_loss"})
+_OF_LOSSES = ("input", "target", "weight", "size_average", "ignore_index")
+"""Their first arguments."""
 _IGNORED = -100
 """What torch's losses ignore unless they are told otherwise."""
 
@@ -71,7 +73,7 @@ class RowsWatch:
         has_backward = any(isinstance(each, torch.Tensor) and each.requires_grad for each in several)
         self._graph_ns += took_ns * has_backward
         if name in _LOSSES and isinstance(made, torch.Tensor):
-            read = _read_by_loss(*args, **named)
+            read = _read_by_loss(args, named)
             for parent in parents:
                 _need(parent, read)
             self._waste(where, took_ns * (1 - read), has_backward)
@@ -147,9 +149,10 @@ def _picked(whole: torch.Tensor, part: torch.Tensor) -> float:
     return min(part.numel() / whole.numel(), 1.0)
 
 
-def _read_by_loss(scores: torch.Tensor, target: torch.Tensor, *args: Any, **named: Any) -> float:
+def _read_by_loss(args: Any, named: Any) -> float:
     """The share of its rows that a loss of torch's reads."""
-    ignored = named.get("ignore_index", args[2] if len(args) > 2 else _IGNORED)
+    given = dict(zip(_OF_LOSSES, args, strict=False)) | named
+    scores, target, ignored = given["input"], given["target"], given.get("ignore_index", _IGNORED)
     if target.is_floating_point() or not target.numel() or scores.dim() < 2:
         return 1.0
     if target.is_cuda and torch.cuda.is_current_stream_capturing():

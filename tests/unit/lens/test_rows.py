@@ -23,6 +23,11 @@ def ignores_most_targets(step):
     F.cross_entropy(scores.flatten(0, 1), TARGETS.flatten()).backward()
 
 
+def names_its_arguments(step):
+    scores = HEAD(STATES)  # here
+    F.cross_entropy(input=scores.transpose(1, 2), target=TARGETS.clamp(min=0), ignore_index=0).backward()
+
+
 def picks_the_last_place(step):
     scores = HEAD(STATES)  # here
     F.cross_entropy(scores[:, -1], TARGETS[:, -1].clamp(min=0)).backward()
@@ -80,7 +85,13 @@ def gives_its_result_away(step):
     return HEAD(STATES)  # here
 
 
-UNREAD = [ignores_most_targets, picks_the_last_place, picks_masked_places, ignores_most_of_a_product]
+UNREAD = [
+    ignores_most_targets,
+    names_its_arguments,
+    picks_the_last_place,
+    picks_masked_places,
+    ignores_most_of_a_product,
+]
 READ = [
     *(picks_before_the_head, reads_all_for_a_metric_too, reads_all_targets, reads_the_first_place_of_a_block),
     *(picks_columns, picks_each_part, gives_its_result_away),

@@ -189,6 +189,16 @@ def test_what_is_changed_by_hand_is_read():
     assert unread(moves_by_hand, nets) == []
 
 
+def test_a_root_that_is_no_tensor_is_the_program_s_own_affair():
+    watch, nets = GradientWatch(), Nets()
+    watch.watch(nets.maker)
+    edge = torch.autograd.graph.get_gradient_edge(nets.maker(NOISE).mean())
+    begun = watch.begins("train.py:9", (edge,), accumulate_grad=True)
+    assert begun.graph == []
+    watch.ends(begun)
+    watch.stop()
+
+
 def test_a_module_and_its_classes_are_as_before():
     before = (torch.optim.Optimizer.zero_grad, nn.Module.zero_grad)
     nets = Nets()
