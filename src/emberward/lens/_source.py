@@ -315,10 +315,14 @@ class Sources:
     def is_in_generator(self, place: Instruction) -> bool:
         """Whether the instruction's function yields what its caller asks for."""
         source = self.of(place.file)
-        node = source.node_at(place)
-        above = source.above(node) if node is not None else ()
-        scope = next((each for _, each in above if isinstance(each, ast.FunctionDef)), None)
-        return scope is not None and any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(scope))
+
+        def function_of(node: ast.AST | None) -> ast.AST | None:
+            above = source.above(node) if node is not None else ()
+            return next((each for _, each in above if isinstance(each, ast.FunctionDef | ast.Lambda)), None)
+
+        scope = function_of(source.node_at(place))
+        yields = [each for each in ast.walk(scope or ast.Pass()) if isinstance(each, ast.Yield | ast.YieldFrom)]
+        return any(function_of(each) is scope for each in yields)
 
     def only_scores(self, place: Instruction) -> bool:
         """Whether the instruction's block without gradients calls objects, as modules are, and writes into none."""

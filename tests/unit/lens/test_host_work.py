@@ -142,6 +142,7 @@ HANDED_ON = """def endless(loader):
     while True:
         yield from loader
 def main():
+    def numbers(): yield from range(9)
     batches = endless(DataLoader(data))
     for step in range(99):
         loss = model(next(batches))
@@ -157,8 +158,12 @@ def test_names_that_are_bound_in_pairs_are_two():
 
 def test_what_a_generator_hands_on_is_waited_for_where_it_is_asked_for():
     hands_on = Instruction("train.py", "endless", 1, "user", 3, 3, 8, len("        yield from loader"), "SEND")
-    asks = Instruction("train.py", "main", 4, "user", 7, 7, 21, 21 + len("next(batches)"), "CALL")
-    assert told(LOADER, hands_on, asks, program=HANDED_ON) == (Cause.DATA_WAIT, 7)
+    asks = Instruction("train.py", "main", 4, "user", 8, 8, 21, 21 + len("next(batches)"), "CALL")
+    assert told(LOADER, hands_on, asks, program=HANDED_ON) == (Cause.DATA_WAIT, 8)
+    assert told(LOADER, asks, replace(asks, function="<module>", line=4, last_line=4), program=HANDED_ON) == (
+        Cause.DATA_WAIT,
+        8,
+    )
     assert told(LOADER, hands_on, program=HANDED_ON) == (Cause.DATA_WAIT, 3)
 
 
