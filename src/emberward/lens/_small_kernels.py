@@ -265,7 +265,8 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
     starts = [op.ended_s - op.began_s for op in kernels if _is_few(op.shapes)]
     if len(starts) < MIN_STARTS:
         return {}
-    start_s, behind = statistics.median(starts), _Behind(rank, kernels, statistics.median(starts))
+    start_s = statistics.median(starts)
+    behind = _Behind(rank, kernels, start_s)
     begins = [op.began_s for op in kernels]
     period_s = (rank.looks[-1][0] - rank.looks[0][0]) / max(len(rank.looks) - 1, 1)
     found: dict[Loop, _Seen] = {}
