@@ -26,7 +26,7 @@ MAX_MARKED = 4096
 MIN_BACKWARDS = 3
 """Backwards that add to a gradient which nobody clears, until it is one that nobody will read."""
 MAX_NODES = 20_000
-"""Of a graph, some 2 us each; of a larger one nothing is said."""
+"""Of a graph, some 4 us each; of a larger one nothing is said."""
 _INPUTS = 4
 """Argument of torch's own function that runs a backward: leaves that alone get a gradient, none for all."""
 _READ, _CLEARED = "read", "cleared"
