@@ -136,7 +136,16 @@ def run_lanes(lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], report
                 sys.stdout.write(f"  {process.pid}: {command_of(process.pid)}\n")
     if FAILED in codes.values():
         codes = run_again(codes)
+    sys.stdout.writelines(last_lines(codes))
     return max(0 if code == NO_TESTS else abs(code) for code in codes.values())
+
+
+def last_lines(codes: dict[str, int]) -> Iterator[str]:
+    """Which tests failed in which lane: lanes end at different times, and of long outputs the end is kept."""
+    for lane, code in codes.items():
+        if code not in (0, NO_TESTS):
+            yield f"{lane}: pytest ended with {code}\n"
+            yield from (f"FAILED: {test}\n" for test in failed_tests(lane))
 
 
 def command_of(pid: int) -> str:
@@ -151,12 +160,13 @@ def run_again(codes: dict[str, int]) -> dict[str, int]:
 
     By their names and without a choice of marks: what is thorough depends on what else is collected.
     """
-    kept = {lane: failures_of(lane) for lane, code in codes.items() if code == FAILED}
-    failed = {lane: list(json.loads(path.read_text())) for lane, path in kept.items() if path.exists()}
+    failed = {lane: failed_tests(lane) for lane, code in codes.items() if code == FAILED}
     if not 0 < sum(map(len, failed.values())) <= MAX_AGAIN:
         return codes
     codes = dict(codes)
     for lane, tests in failed.items():
+        if not tests:
+            continue
         sys.stdout.write(f"\n{lane}: what failed runs again, alone, {TIMES_AGAIN} times\n")
         sys.stdout.flush()
         command = [sys.executable, "-m", "pytest", "-q", *tests]
@@ -169,6 +179,13 @@ def run_again(codes: dict[str, int]) -> dict[str, int]:
 def failures_of(lane: str) -> Path:
     """Where pytest keeps the names of the tests that failed."""
     return CACHE / lane / "v" / "cache" / "lastfailed"
+
+
+def failed_tests(lane: str) -> list[str]:
+    """The names of a lane's tests that failed, as pytest kept them; empty where it kept none."""
+    with suppress(FileNotFoundError):
+        return list(json.loads(failures_of(lane).read_text()))
+    return []
 
 
 def wait_for_lanes(

@@ -49,6 +49,15 @@ def test_more_than_a_few_are_not_run_again(failed):
     assert run_tests.run_again(codes) == codes
 
 
+def test_the_last_lines_name_what_failed_in_each_lane(failed, tmp_path):
+    codes = failed(PASSES_LATER) | {"files": run_tests.NO_TESTS, "jobs": 3}
+    assert list(run_tests.last_lines(codes)) == [
+        "others: pytest ended with 1\n",
+        f"FAILED: {tmp_path / 'test_one.py'}::test_it\n",
+        "jobs: pytest ended with 3\n",
+    ]
+
+
 def lanes_of(file: str, lanes: dict[str, tuple[str, ...]]) -> list[str]:
     """The lanes that run a test file, a path below the repository."""
 
