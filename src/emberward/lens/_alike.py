@@ -8,13 +8,14 @@ of the backward that their calls have in all that has one.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from emberward.findings import Cause
 from emberward.lens._causes import tell
 from emberward.lens._operations import AT, BACKWARD, RankOperations, Where
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples, Sampled, uncertainty
 from emberward.lens._source import Sources
 from emberward.lens._waste import Waste
 
@@ -32,11 +33,43 @@ def alike_work(
         sampled = of_samples.get(rank.rank)
         if sampled is None:
             continue
-        found_here = (*_redundant(rank, sampled, sources), *_rows(rank, sampled, sources), *_padded(rank, sampled))
-        for waste in found_here:
-            if waste.share >= MIN_GAIN and waste.cost_s >= MIN_COST_S and waste.site is not None:
-                found[waste.cause, waste.site].append(waste)
+        step_s = sampled.measured_s / sampled.num_steps
+        in_vain = (*_redundant(rank, sampled, sources), *_rows(rank, sampled, sources), *_padded(rank, sampled))
+        for cause, site, cost_s, evidence, sure in in_vain:
+            share = cost_s / step_s
+            if sure * share >= MIN_GAIN and cost_s >= MIN_COST_S:
+                waste = Waste(cause=cause, site=site, cost_s=cost_s, share=share, ranks=(rank.rank,), evidence=evidence)
+                found[cause, site].append(waste)
     return tuple(_of_all(each) for each in found.values())
+
+
+class _InVain(NamedTuple):
+    """Work of one rank: seconds a step, and the share of them that their standard error leaves."""
+
+    cause: Cause
+    site: str
+    cost_s: float
+    evidence: tuple[str, ...]
+    sure: float = 1.0
+
+
+class _Spent:
+    """What a function of the program spends in vain in the sampled steps."""
+
+    def __init__(self) -> None:
+        self.lines: Counter[int] = Counter()
+        """Nanoseconds."""
+        self._steps: dict[int, float] = defaultdict(float)
+
+    def add(self, line: int, seen: Sampled, share: float) -> None:
+        """That share of what was seen is spent at the line."""
+        for step, (seconds, _) in seen.steps.items():
+            self.lines[line] += int(1e9 * share * seconds)
+            self._steps[step] += share * seconds
+
+    def sure(self, num_steps: int) -> float:
+        """The share of it that its standard error over the steps leaves."""
+        return 1 - uncertainty(list(self._steps.values()), num_steps)
 
 
 def _of_all(found: Sequence[Waste]) -> Waste:
@@ -44,10 +77,10 @@ def _of_all(found: Sequence[Waste]) -> Waste:
     return replace(worst, ranks=tuple(sorted({rank for waste in found for rank in waste.ranks})))
 
 
-def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> list[Waste]:
+def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
     below = _below(rank.alike)
-    spent: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
-    """By file and function, by line nanoseconds."""
+    spent: dict[tuple[str, str], _Spent] = defaultdict(_Spent)
+    """By file and function."""
     for seen in sampled.stacks if below else ():
         users = [place for place in seen.stack if place.owner == USER]
         where = tuple((place.file, place.line) for place in users)
@@ -56,63 +89,43 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
             continue
         around = [i for i in range(len(where)) if below[where[i:]] >= MOSTLY]
         if around:
-            seconds = alike_s / (alike_s + other_s) * sum(each for each, _ in seen.steps.values())
             outer = users[around[-1]]
-            spent[outer.file, outer.function][outer.line] += int(1e9 * seconds)
-    step_s = sampled.measured_s / sampled.num_steps
-    wastes = []
-    for (file, function), lines in spent.items():
-        cost_s = lines.total() / 1e9 / sampled.num_steps
-        wastes.append(
-            Waste(
-                cause=Cause.REDUNDANT_WORK,
-                site=f"{file}:{lines.most_common(1)[0][0]}",
-                cost_s=cost_s,
-                share=cost_s / step_s,
-                ranks=(rank.rank,),
-                evidence=(
-                    f"calls of torch in {len(lines)} line{'s' if len(lines) > 1 else ''} of {function}() were given "
-                    "what calls of the step before, or earlier ones of the step, had been given",
-                ),
-            )
+            spent[outer.file, outer.function].add(outer.line, seen, alike_s / (alike_s + other_s))
+    for (file, function), each in spent.items():
+        lines = each.lines
+        evidence = (
+            f"calls of torch in {len(lines)} line{'s' if len(lines) > 1 else ''} of {function}() were given "
+            "what calls of the step before, or earlier ones of the step, had been given"
         )
-    return wastes
+        site = f"{file}:{lines.most_common(1)[0][0]}"
+        cost_s = lines.total() / 1e9 / sampled.num_steps
+        yield _InVain(Cause.REDUNDANT_WORK, site, cost_s, (evidence,), each.sure(sampled.num_steps))
 
 
-def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> list[Waste]:
-    spent: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
-    """By file and function, by line nanoseconds."""
+def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    spent: dict[tuple[str, str], _Spent] = defaultdict(_Spent)
+    """By file and function."""
     for seen in sampled.stacks if rank.rows else ():
         users = [place for place in seen.stack if place.owner == USER]
         rows = rank.rows.get(tuple((place.file, place.line) for place in users))
         if not seen.flag and rows is not None and tell(seen, sampled, sources) is None:
-            seconds = rows.unread_ns / rows.all_ns * sum(each for each, _ in seen.steps.values())
-            spent[users[0].file, users[0].function][users[0].line] += int(1e9 * seconds)
+            spent[users[0].file, users[0].function].add(users[0].line, seen, rows.unread_ns / rows.all_ns)
     step_s = sampled.measured_s / sampled.num_steps
     # Of a sampled step: the observed ones are longer by what torch's profiler takes.
     backward_s = _forwards(rank)[1] / max(rank.num_steps, 1) * step_s / rank.step_s if rank.num_steps else 0.0
-    wastes = []
-    for (file, function), lines in spent.items():
+    for (file, function), each in spent.items():
+        lines = each.lines
         forward_s = lines.total() / 1e9 / sampled.num_steps
         at = {line: [rows for where, rows in rank.rows.items() if where[0] == (file, line)] for line in lines}
-        behind_s = backward_s * sum(rows.backward for each in at.values() for rows in each)
+        behind_s = backward_s * sum(rows.backward for seen_at in at.values() for rows in seen_at)
         line = max(lines, key=lambda line: (any(rows.is_maker for rows in at[line]), lines[line]))
         unread = sum(rows.unread_ns for rows in at[line]) / sum(rows.all_ns for rows in at[line])
-        wastes.append(
-            Waste(
-                cause=Cause.UNUSED_RESULT,
-                site=f"{file}:{line}",
-                cost_s=forward_s + behind_s,
-                share=(forward_s + behind_s) / step_s,
-                ranks=(rank.rank,),
-                evidence=(
-                    f"{100 * unread:.0f}% of what torch computes for this line of {function}() are rows that nothing "
-                    "reads",
-                    f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
-                ),
-            )
+        evidence = (
+            f"{100 * unread:.0f}% of what torch computes for this line of {function}() are rows that nothing reads",
+            f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
         )
-    return wastes
+        sure = each.sure(sampled.num_steps)
+        yield _InVain(Cause.UNUSED_RESULT, f"{file}:{line}", forward_s + behind_s, evidence, sure)
 
 
 def _forwards(rank: RankOperations) -> tuple[dict[str, float], float]:
@@ -137,25 +150,15 @@ def _below(alike: Mapping[Where, tuple[float, float]]) -> dict[Where, float]:
     return {where: alike_s / (alike_s + other_s) if alike_s > 0 else 0.0 for where, (alike_s, other_s) in total.items()}
 
 
-def _padded(rank: RankOperations, sampled: RankSamples) -> list[Waste]:
+def _padded(rank: RankOperations, sampled: RankSamples) -> Iterator[_InVain]:
     """A part of the forward that embeds them, and of the backward the same part of the forward's share in all."""
     forwards, backward_s = _forwards(rank)
     by_site = _shares(rank, forwards)
     total_s, observed_s = sum(forwards.values()), rank.step_s * rank.num_steps
-    wastes = []
     for site, share in by_site.items():
         part = share * (forwards[site] + backward_s * forwards[site] / total_s) / observed_s
-        wastes.append(
-            Waste(
-                cause=Cause.PADDING,
-                site=site,
-                cost_s=part * sampled.measured_s / sampled.num_steps,
-                share=part,
-                ranks=(rank.rank,),
-                evidence=(f"{100 * share:.0f}% of the columns of tokens are padding in every row",),
-            )
-        )
-    return wastes
+        evidence = f"{100 * share:.0f}% of the columns of tokens are padding in every row"
+        yield _InVain(Cause.PADDING, site, part * sampled.measured_s / sampled.num_steps, (evidence,))
 
 
 def _shares(rank: RankOperations, forwards: Mapping[str, float]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 import bisect
 import json
+import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -160,6 +162,16 @@ def _in_steps_of(rank: RankSamples, other: RankSamples) -> RankSamples:
                 at_s[own] = sampled.at_s[step]
         stacks.append(replace(sampled, steps=steps, at_s=at_s))
     return replace(rank, first_step=other.first_step, bounds_s=other.bounds_s, stacks=tuple(stacks))
+
+
+def uncertainty(seconds: Sequence[float], num_steps: int) -> float:
+    """The standard error of what steps spend on one thing, as a share of their mean: that of few long waits is large.
+
+    `seconds`: of each step that spends any.
+    """
+    each = [*seconds, *(0.0 for _ in range(num_steps - len(seconds)))]
+    mean = statistics.fmean(each)
+    return statistics.stdev(each) / math.sqrt(num_steps) / mean if num_steps > 1 and mean > 0 else 1.0
 
 
 def _spent(cells: Mapping[str, Sequence[int]]) -> dict[int, tuple[float, float]]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
 from emberward.lens._replay import Cut, Edit, Replay
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, RankSamples
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, RankSamples, uncertainty
 from emberward.lens._slowdown import loop_line
 from emberward.lens._source import Sources
 from emberward.lens._together import put_together
@@ -226,7 +226,7 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
             )
             for free in (unfed, own)
         )
-        sure = 1 - _uncertainty(worst, numbers[worst.rank])
+        sure = 1 - uncertainty([spent for spent, _ in worst.seen.values()], numbers[worst.rank])
         if cause in _FOR_OTHERS:
             sure *= 1 - queued[worst.rank]
         sure_s = most_s * sure - MIN_COST_S
@@ -252,13 +252,6 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
             )
         )
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))
-
-
-def _uncertainty(stall: RankStall, num_steps: int) -> float:
-    """The standard error of a stall's cost over the steps, as a share of it: that of few long waits is large."""
-    seconds = [spent for spent, _ in stall.seen.values()]
-    seconds += [0.0] * (num_steps - len(seconds))
-    return statistics.stdev(seconds) / math.sqrt(num_steps) / stall.cost_s if num_steps > 1 else 1.0
 
 
 def _is_rare(stall: RankStall, num_steps: int, period_s: float) -> bool:

@@ -274,8 +274,8 @@ def test_no_tensor_is_kept():
     watch.stop()
 
 
-def wastes_of(program, folder):
-    """What is told of the program, of which the first steps are compared, the next observed, and others sampled."""
+def seen_of(program, folder):
+    """The program, of which the first steps are compared, the next observed, and others sampled."""
     probe = OperationProbe(folder / "rank.ops", head=lambda: HEAD)
     probe.compare()
 
@@ -288,7 +288,13 @@ def wastes_of(program, folder):
 
     samples = measure(folder, plant)
     probe.write()
-    return alike_work([read_operations(folder / "rank.ops")], [samples], Sources())
+    return read_operations(folder / "rank.ops"), samples
+
+
+def wastes_of(program, folder):
+    """What is told of it."""
+    operations, samples = seen_of(program, folder)
+    return alike_work([operations], [samples], Sources())
 
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
@@ -319,6 +325,17 @@ def test_it_is_told_at_the_outermost_line_with_what_it_takes(tmp_path):
     sorts_the_same(WIDE)
     assert 0.5 * (time.thread_time() - began) < waste.cost_s
     assert waste.evidence[0].startswith("calls of torch in 1 line of sorts_the_same_in_each_step() were given")
+
+
+def test_one_long_look_at_it_is_chance(tmp_path):
+    operations, samples = seen_of(sorts_the_same_in_each_step, tmp_path)
+
+    def at_once(seen):
+        return replace(seen, steps={samples.first_step: tuple(map(sum, zip(*seen.steps.values(), strict=True)))})
+
+    of_one_step = replace(samples, stacks=tuple(map(at_once, samples.stacks)))
+    assert len(alike_work([operations], [samples], Sources())) == 1
+    assert alike_work([operations], [of_one_step], Sources()) == ()
 
 
 def test_the_look_alike_is_quiet(tmp_path):
