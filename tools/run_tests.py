@@ -14,7 +14,7 @@ part of their time, for a hang to show or a process to end: with fewer lanes a p
 lanes are shown as they come. With arguments of its own it is pytest alone, once. A lane ends at its tenth failure: what
 is broken so widely would cost an hour of time limits, and say the same again.
 
-Up to three tests that failed beside others are run again, alone and twice: many tests wait for real processes, and a
+Up to six tests that failed beside others are run again, alone and twice: many tests wait for real processes, and a
 machine that gives them no time looks like a fault. The last lines name each that passed then; such a test has a race,
 and is to be mended.
 """
@@ -87,7 +87,7 @@ OPTIONS = ("--maxfail=10", "--durations=25", "--durations-min=1", "-q")
 FAILED, INTERRUPTED, NO_TESTS = 1, 2, 5
 """Of pytest."""
 GRACE_S = 30.0
-MAX_AGAIN = 3
+MAX_AGAIN = 6
 TIMES_AGAIN = 2
 
 
