@@ -48,10 +48,10 @@ def torchrun(num_ranks: int) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--standalone"]
 
 
-def profile(folder: Path, launch: list[str], arguments: list[str]) -> tuple[int | None, dict[str, Any]]:
-    """The exit code and document of a profiled run; (None, {}) when it did not end in LIMIT_S."""
+def profile(folder: Path, launch: list[str], arguments: list[str], *options: str) -> tuple[int | None, dict[str, Any]]:
+    """The exit code and document of a run under `profile` with `options`; (None, {}) when it did not end in LIMIT_S."""
     with copied(folder) as here:
-        words = ["profile", "--json", "--", *launch, "train.py", *arguments]
+        words = ["profile", "--json", *options, "--", *launch, "train.py", *arguments]
         return answer_of(words, folder=here, limit_s=LIMIT_S)
 
 

@@ -2,12 +2,14 @@
 
     python tools/campaign_lens_gains.py [--set SET] [--pairs P] [--alone] [PROGRAM ...]
 
-The programs are those of an unseen set that the profiler has met, each with and without its cause. One profiled
-run predicts: the gains of the findings with the planted cause and an accepted line, for what is removed may stand at
-several. Then pairs of plain runs, one with the cause and
-one without straight after it, in turns of order, give the real gain: the median of the differences of the mean
-``ms/step`` that each program prints last, for a gain is a mean too and what happens every N steps moves no median. Of a
-program of one process whose gain is work, its processor time a step stands for the clock's, which other jobs lengthen.
+The programs are those of an unseen set that the profiler has met, each with and without its cause. One run whose
+steps are sampled from `FIRST_SAMPLED` to the last predicts, for the pairs count them all: the gains of the findings
+with the planted cause and an accepted line, for what is removed may stand at several. Then pairs of plain runs, one
+with the cause and one without straight after it, in turns of order, give the real gain: the median of the differences
+of the mean ``ms/step`` that each program prints last, for a gain is a mean too and what happens every N steps moves no
+median. Where the program's own step is several of its optimizer's, which the profile counts, so is the gain of one.
+Of a program of one process whose gain is work, its processor time a step stands for the clock's, which other jobs
+lengthen.
 Half the range of the differences, over the real gain, is the pairs' own noise: where that is 1 or more the pairs prove
 nothing, and the program counts as such. One whose cause is not found has no prediction and counts as missing.
 """
@@ -27,6 +29,8 @@ from campaign_lens import LIMIT_S, MEASURES, copied, has_line, named_by, profile
 from measured import Results, add_options
 from unseen import SETS, met
 
+FIRST_SAMPLED = 10
+"""Steps before those that `profile` samples: its warm-up, and those that it observes operation by operation."""
 _PRINTED = re.compile(r"([\d.]+) ms/step")
 
 
@@ -39,7 +43,7 @@ def launch_of(truth: dict[str, Any]) -> list[str]:
     return torchrun(truth["nproc"]) if truth["nproc"] > 1 else [sys.executable]
 
 
-def step_ms(folder: Path, truth: dict[str, Any]) -> tuple[float, float] | None:
+def printed_of(folder: Path, truth: dict[str, Any]) -> tuple[float, float] | None:
     """The mean that a plain run of the program in `folder` prints, and the processor time of all its processes, ms a
     step; None when it printed nothing in LIMIT_S."""
     before_s = processor_s()
@@ -66,19 +70,27 @@ def difference(pairs: list[list[tuple[float, float] | None]], which: int) -> tup
     return (real, (max(differences) - min(differences)) / 2 / real) if real > 0 else (None, None)
 
 
+def turns_of(step_ms: float | None, printed_ms: list[float]) -> int:
+    """How many of the profile's steps one of the program's own is, by their lengths."""
+    return max(round(statistics.median(printed_ms) / step_ms), 1) if step_ms and printed_ms else 1
+
+
 def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str, Any]:
     """One program: its prediction and its pairs."""
     before = os.getloadavg()[0]
-    _, document = profile(folder / "programs" / name, launch_of(truth), truth["args"])
+    sampled = str(max(truth["steps"] - FIRST_SAMPLED, FIRST_SAMPLED))
+    _, document = profile(folder / "programs" / name, launch_of(truth), truth["args"], "--steps", sampled)
     best = named_by(truth, document)
     alike = [] if best is None else [each for each in document["findings"] if each["cause"] == best["cause"]]
     named = [each for each in alike if each is best or has_line(truth, each)]
-    predicted = sum(each["gain_ms_per_step"] for each in named)
     sides = [folder / "programs" / name, folder / "without" / name]
     measured = []
     for index in range(pairs):
-        printed = {side: step_ms(side, truth) for side in (sides if index % 2 == 0 else sides[::-1])}
+        printed = {side: printed_of(side, truth) for side in (sides if index % 2 == 0 else sides[::-1])}
         measured.append([printed[side] for side in sides])
+    step_ms = (document.get("profile") or {}).get("step_ms")
+    turns = turns_of(step_ms, [with_it[0] for with_it, _ in measured if with_it is not None])
+    predicted = turns * sum(each["gain_ms_per_step"] for each in named)
     real, noise = difference(measured, 0)
     work, work_noise = difference(measured, 1) if truth["nproc"] == 1 else (None, None)
     is_work = work is not None and (real is None or work > real / 2)
@@ -87,7 +99,8 @@ def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str,
     return {
         "truth": truth["cause"],
         "cause": None if best is None else best["cause"],
-        "step_ms": (document.get("profile") or {}).get("step_ms"),
+        "step_ms": step_ms,
+        "turns": turns,
         "predicted_ms": None if best is None else round(predicted, 3),
         "pairs_ms": [[None if each is None else [round(ms, 2) for ms in each] for each in pair] for pair in measured],
         "by": "processor" if is_work else "clock",

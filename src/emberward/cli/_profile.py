@@ -364,7 +364,7 @@ def _spans_of(ranks: Sequence[RankSamples]) -> dict[int, dict[int, tuple[int, in
 
 
 def _calls_of(view: RingView) -> RankCalls:
-    return RankCalls(rank=view.rank or 0, events=view.events, sequences=view.sequences)
+    return RankCalls(rank=view.rank or 0, events=view.events, sequences=view.sequences, is_complete=view.is_complete)
 
 
 def write_trace(path: Path, views: Sequence[RingView], findings: Sequence[Finding]) -> None:

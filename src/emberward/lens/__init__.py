@@ -5,6 +5,7 @@ Floor 1.5. Pure but for reading samples and the program's sources; no torch. The
 """
 
 from emberward.lens._backward import in_order
+from emberward.lens._calls import Call, RankCalls, calls_of
 from emberward.lens._causes import Told, tell
 from emberward.lens._findings import MEANS, missing_part, nothing_measured
 from emberward.lens._flow import repeats_of, slack_of, unread_of
@@ -19,7 +20,7 @@ from emberward.lens._operations import (
     read_operations,
 )
 from emberward.lens._outside import line_shares, outside_samples
-from emberward.lens._overlap import Call, Exposed, Overlap, RankCalls, audit, calls_of
+from emberward.lens._overlap import Exposed, Overlap, audit
 from emberward.lens._profile import Profile, finding_page, page_text, profile_of
 from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import (

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from emberward.events import Barrier, Collective, CollectiveOp, Event, Group
-from emberward.lens._overlap import RankCalls
+from emberward.lens._calls import RankCalls
 
 _MEETS = frozenset(
     {CollectiveOp.ALL_REDUCE, CollectiveOp.ALL_GATHER, CollectiveOp.REDUCE_SCATTER, CollectiveOp.ALL_TO_ALL}

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from emberward.events import Group
+from emberward.lens._calls import Call, Line, turns_of
 from emberward.lens._operations import Access, Issue, RankOperations
-from emberward.lens._overlap import Call, Line, Slack, turns_of
+from emberward.lens._overlap import Slack
 from emberward.lens._samples import USER, RankSamples
 
 Place = tuple[int, ...]

@@ -5,7 +5,8 @@ What Python, or a library that knows no tensors, does in the loop is the step's 
 it goes into a file, it is `logging`, of bytes `save_in_step`: the text shows what is opened to be written, and what is
 given to that. Where it is made of what the model has computed, and the loop only shows or keeps it, or a helper that
 the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch. What a loss,
-a branch of the loop or any other call is given is used.
+a branch of the loop or any other call is given is used. What torch computes is the model's and the loss's, but in a
+library of scores.
 """
 
 import ast
@@ -27,14 +28,19 @@ _SHOWS = KEEPERS | {
 """Calls that show or keep what they are given, or make a number of it that these show."""
 
 
+_SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torcheval|torchmetrics)/")
+"""Libraries of scores: what these compute, with tensors or without, is one."""
+
+
 def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> tuple[Cause, Instruction] | None:
     """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
     users = [place for place in frames if place.owner == USER]
-    if not users or any("/torch/" in place.file for place in frames):
+    is_score = any(_SCORES.search(place.file) for place in frames)
+    if not users or (not is_score and any("/torch/" in place.file for place in frames)):
         return None
     if (written := _written_at(users, sources)) is not None:
         return written
-    scored = _scored_at(users, sources) if is_of_python(frames, sources, shares) else None
+    scored = _scored_at(users, sources) if is_score or is_of_python(frames, sources, shares) else None
     return None if scored is None else (Cause.EVAL, scored)
 
 

@@ -16,9 +16,6 @@ meanwhile. The same holds for a collective whose wait is a call of its own.
 
 A barrier moves nothing: ranks that are late in turn lose in it what each is late by. Where the steps are shorter
 without it, which they are not where the next collective makes the ranks meet anyway, it is `synchronize`.
-
-A call of a group ends no later than those after it, for a group does them in order: where an end is only seen when
-somebody waits for it, that of a later call bounds it.
 """
 
 import ast
@@ -29,16 +26,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, Lane, LaneKind, Recv, Ref, Send, Wait
+from emberward.events import Group
 from emberward.findings import Cause
-from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
+from emberward.lens._calls import OF_BACKWARD, Call, Line, RankCalls, calls_of, turns_of
+from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples, uncertainty
 from emberward.lens._slowdown import excess_line
 from emberward.lens._source import Sources
 
 MIN_TINY = 4
 """Calls of a group at one line in a step, from which they count as many."""
-OF_BACKWARD = 1_000_000
-"""Index of the group of the meetings of the backward, which torch has none of. See `_backward.py`."""
 MIN_LATE_STEPS = 0.8
 """Share of the steps in which one and the same rank is the last to come, for it to be late rather than noise."""
 MIN_RANKED_STEPS = 5
@@ -48,52 +44,8 @@ MIN_BARRIERS = 0.5
 """A step: a barrier every second step or less is for something that is done then, a save or a file."""
 
 
-Line = tuple[str, int]
 Slack = tuple[float, float]
 """Seconds by which a call could be issued earlier, and waited for later."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankCalls:
-    """The calls of one rank, as its ring keeps them, and each collective's number in its group."""
-
-    rank: int
-    events: tuple[Event, ...]
-    sequences: Mapping[Ref, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A collective on one rank, in seconds of the host's clock. It blocks its rank from `blocked_s` to `free_s`.
-
-    Or one end of a transfer between two ranks, `is_transfer`, whose group is the sender and the receiver, in order.
-    """
-
-    rank: int
-    lane: Lane
-    group: Group
-    number: int
-    op: str
-    num_bytes: int
-    issued_s: float
-    ended_s: float
-    blocked_s: float
-    free_s: float
-    file: str
-    line: int
-    wait_line: int
-    wait_file: str = ""
-    is_transfer: bool = False
-
-    @property
-    def lane_name(self) -> str:
-        """Its group's, or sender and receiver: ``0>1``."""
-        return ">".join(map(str, self.group.ranks)) if self.is_transfer else str(self.group)
-
-    @property
-    def blocks(self) -> bool:
-        """Whether the training thread stands in the call itself."""
-        return self.lane.kind is LaneKind.HOST and self.lane.index == 0 and self.blocked_s == self.issued_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +53,7 @@ class Exposed:
     """Time that a step is longer by for one reason at one line. `part`: of the cost, what could go at most.
 
     `issued_at`: file and line of the calls. `gain_s`: what the step would be shorter by, once it was replayed.
+    `sure`: the share of that which its standard error over the steps leaves.
     `moved`: by how much the first call of a step could be issued earlier or waited for later, the second and so on.
     """
 
@@ -111,6 +64,7 @@ class Exposed:
     part: float
     moved: tuple[Slack, ...] = ()
     gain_s: float = 0.0
+    sure: float = 1.0
     share: float
     ranks: tuple[int, ...]
     waiting: tuple[int, ...]
@@ -131,79 +85,6 @@ class Overlap:
     calls_per_step: float
     bytes_per_step: float
     met: tuple[tuple[Call, ...], ...]
-
-
-def calls_of(rank: RankCalls) -> tuple[Call, ...]:
-    """The rank's finished collectives and transfers, in order. One whose end nobody asked for ends by the next's.
-
-    A wait of a device's stream holds no thread: that of the host counts alone.
-    """
-    waits = {
-        event.body.on: event
-        for event in rank.events
-        if isinstance(event.body, Wait) and event.lane.kind is LaneKind.HOST
-    }
-    found = [
-        call
-        for event in rank.events
-        if isinstance(event.body, Collective | Barrier | Send | Recv) and event.site is not None
-        if (call := _call_of(rank, event, event.body, waits.get(event.ref))) is not None
-    ]
-    first_end: dict[Group, float] = {}
-    for index, call in sorted(enumerate(found), key=lambda each: -each[1].number):
-        ended_s = min(call.ended_s, max(first_end.get(call.group, call.ended_s), call.issued_s))
-        first_end[call.group] = ended_s
-        blocked_s, free_s = (ended_s if each == math.inf else each for each in (call.blocked_s, call.free_s))
-        found[index] = replace(call, ended_s=ended_s, blocked_s=blocked_s, free_s=free_s)
-    return tuple(call for call in found if call.ended_s < math.inf)
-
-
-def _call_of(
-    rank: RankCalls, event: Event, body: Collective | Barrier | Send | Recv, wait: Event | None
-) -> Call | None:
-    number, site = rank.sequences.get(event.ref), event.site
-    if number is None or site is None or event.issued_ns is None:
-        return None
-    issued, ended = event.issued_ns / 1e9, math.inf if event.completed_ns is None else event.completed_ns / 1e9
-    blocked, free = (issued, ended) if event.lane.kind is LaneKind.HOST else (ended, ended)
-    at = site
-    if wait is not None and wait.issued_ns is not None and wait.completed_ns is not None:
-        blocked, free = wait.issued_ns / 1e9, wait.completed_ns / 1e9
-        at = wait.site or site
-    match body:
-        case Collective() | Barrier():
-            group, op = body.group, body.op.value if isinstance(body, Collective) else "barrier"
-        case Send():
-            group, op = Group(ranks=(rank.rank, body.peer), index=_TRANSFERS + (body.tag or 0)), "send"
-        case Recv():
-            group, op = Group(ranks=(body.peer, rank.rank), index=_TRANSFERS + (body.tag or 0)), "recv"
-    return Call(
-        rank=rank.rank,
-        lane=event.lane,
-        group=group,
-        number=number,
-        op=op,
-        num_bytes=_bytes_of(body),
-        issued_s=issued,
-        ended_s=min(ended, free) if free > issued else ended,
-        blocked_s=blocked,
-        free_s=free,
-        file=site.file,
-        line=site.line,
-        wait_line=at.line,
-        wait_file=at.file,
-        is_transfer=isinstance(body, Send | Recv),
-    )
-
-
-_TRANSFERS = 2_000_000
-"""Index from which on the groups of transfers lie, which torch has none of: by their tag."""
-
-
-def _bytes_of(body: Collective | Barrier | Send | Recv) -> int:
-    if isinstance(body, Barrier) or body.numel is None:
-        return 0
-    return body.numel * ITEM_BYTES.get(body.dtype or "", 4)
 
 
 def audit(
@@ -359,13 +240,14 @@ def _reason(
     behind_s = _behind_s(own, ends_before) / samples[rank].num_steps
     moved = tuple(slack.get(rank, {}).get((call.file, call.line), ())) if _asks_itself(call, sources) else ()
     waits_s = sum(max(each.free_s - each.blocked_s, 0.0) for each, _, _ in own) / samples[rank].num_steps
-    before_s, after_s = _hidden_s(own, moved, samples[rank])
+    early, later = _hidden(own, moved, samples[rank])
+    before_s, after_s = (sum(each) / samples[rank].num_steps for each in (early, later))
     # What hides a transfer either way is told by the longer time; a wait for the other ranks a later wait hides alone.
     is_longer = sum(before for before, _ in moved) > sum(after for _, after in moved)
     is_late = is_longer and before_s > after_s / 2
     if call.op == "barrier":
         return _barrier(call, waits_s - cost_s, number, samples, costs)
-    cause, gain_s = Cause.NONE, 0.0
+    cause, gain_s, sure = Cause.NONE, 0.0, 1.0
     num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
     if (call.file, call.line) in unread:
         cause, gain_s = Cause.UNUSED_RESULT, cost_s
@@ -376,6 +258,7 @@ def _reason(
     elif max(before_s, after_s) > 0:
         cause = Cause.LATE_ISSUE if is_late else Cause.EARLY_WAIT
         gain_s = before_s if is_late else after_s
+        sure = 1 - uncertainty(early if is_late else later, samples[rank].num_steps)
         cost_s = max(cost_s, gain_s)
         moved = tuple((before, 0.0) if is_late else (0.0, after) for before, after in moved)
     if cause is Cause.NONE or gain_s < max(MIN_SHARE * samples[rank].measured_s / samples[rank].num_steps, MIN_COST_S):
@@ -387,6 +270,7 @@ def _reason(
         issued_at=(call.file, call.line),
         cost_s=cost_s,
         part=gain_s / cost_s,
+        sure=sure,
         moved=moved,
         share=cost_s * samples[rank].num_steps / samples[rank].measured_s,
         ranks=tuple(sorted(each for each, cost in costs.items() if cost >= costs[rank] / 2)),
@@ -396,26 +280,19 @@ def _reason(
     )
 
 
-def turns_of(calls: Iterable[Call], bounds_s: Sequence[float]) -> dict[tuple[Group, int], int]:
-    """For each call which of its line's calls in its step it is, from 0 on."""
-    seen: dict[tuple[Line, int], int] = defaultdict(int)
-    found: dict[tuple[Group, int], int] = {}
-    for call in sorted(calls, key=lambda call: call.issued_s):
-        step = (call.file, call.line), bisect.bisect_right(bounds_s, call.issued_s)
-        found[call.group, call.number] = seen[step]
-        seen[step] += 1
-    return found
-
-
-def _hidden_s(own: Sequence[tuple[Call, float, float]], moved: Sequence[Slack], rank: RankSamples) -> Slack:
-    """What of the calls an earlier issue could hide, and a later wait, seconds a step."""
+def _hidden(
+    own: Sequence[tuple[Call, float, float]], moved: Sequence[Slack], rank: RankSamples
+) -> tuple[list[float], list[float]]:
+    """What of the calls an earlier issue could hide, and a later wait: seconds in each step that has such calls."""
     turns = turns_of((call for call, _, _ in own), rank.bounds_s)
-    before_s = after_s = 0.0
+    before_s: dict[int, float] = defaultdict(float)
+    after_s: dict[int, float] = defaultdict(float)
     for call, rest, _ in own:
-        before, after = moved[turns[call.group, call.number]] if turns[call.group, call.number] < len(moved) else (0, 0)
-        before_s += min(before, rest)
-        after_s += min(after, rest if call.blocks else max(call.free_s - call.blocked_s, 0.0))
-    return before_s / rank.num_steps, after_s / rank.num_steps
+        turn, step = turns[call.group, call.number], _step_of(rank, call.issued_s)
+        before, after = moved[turn] if turn < len(moved) else (0.0, 0.0)
+        before_s[step] += min(before, rest)
+        after_s[step] += min(after, rest if call.blocks else max(call.free_s - call.blocked_s, 0.0))
+    return [*before_s.values()], [*after_s.values()]
 
 
 def _barrier(

@@ -1,6 +1,7 @@
 """The profile of a job: what its ranks' samples say, as findings and as a page."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from emberward.findings import Cause, Finding
 from emberward.health import Slowdown
 from emberward.lens._alike import alike_work
 from emberward.lens._backward import backward_meetings, has_hidden_calls, in_order
+from emberward.lens._calls import Call, Line, RankCalls, calls_of
 from emberward.lens._findings import (
     exposed_finding,
     missing_findings,
@@ -21,9 +23,9 @@ from emberward.lens._findings import (
 from emberward.lens._flow import repeats_of, slack_of, unread_of
 from emberward.lens._logs import log_lines
 from emberward.lens._operations import RankOperations
-from emberward.lens._overlap import Call, Exposed, Line, Overlap, RankCalls, audit, calls_of
+from emberward.lens._overlap import Exposed, Overlap, audit
 from emberward.lens._replay import Replay
-from emberward.lens._samples import MIN_GAIN, USER, RankSamples
+from emberward.lens._samples import MIN_GAIN, USER, RankSamples, steps_since
 from emberward.lens._sharding import Sharding, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, own_by_step, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._small_kernels import small_kernels
@@ -158,12 +160,14 @@ def profile_of(
     seen = [rank for rank in operations if rank.num_steps]
     # Ranks of one job meet somewhere: where nothing was observed and no ring has a call, in the backward.
     is_hidden = has_hidden_calls(work, seen, issued) if work is not None else not any(issued.values())
-    computing = [rank for rank in measured if not rank.by_turns] or measured
+    # A ring keeps the last calls: of steps from before, nothing can be said of what they waited for.
+    held = steps_since(measured, max((each.begin_s for each in calls), default=-math.inf))
+    computing = [rank for rank in held if not rank.by_turns] or held
     hidden = [in_order(each, of_rank) for each in backward_meetings(computing)] if is_hidden else []
     slack = {rank.rank: slack_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
     unread = _unread(seen, of_rank, measured, sources)
-    overlap = audit(calls, measured, sources, hidden, slack, unread) if (calls or hidden) and measured else None
-    replay = Replay(hidden if overlap is None else overlap.met, measured)
+    overlap = audit(calls, held, sources, hidden, slack, unread) if (calls or hidden) and measured else None
+    replay = Replay(hidden if overlap is None else overlap.met, held)
     seen_stalls = find_stalls(measured, sources, replay)
     stalls = tuple(stall for stall in seen_stalls if stall.is_certain)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
@@ -172,11 +176,11 @@ def profile_of(
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
     wastes = (*wastes, *small_kernels(seen, measured, sources), *alike_work(seen, measured, sources))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
-    exposed = [each for each in exposed if not is_of_pace(each, measured, seen)]
-    uneven = None if overlap is None else uneven_steps(overlap, measured, seen)
+    exposed = [each for each in exposed if not is_of_pace(each, held, seen)]
+    uneven = None if overlap is None else uneven_steps(overlap, held, seen)
     exposed += [] if uneven is None else [uneven]
     exposed = [_weighed(each, replay.without(each)) for each in exposed]
-    exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
+    exposed = [each for each in exposed if each.sure * each.gain_s >= MIN_GAIN * replay.step_s]
     size = len(measured)
     costly = [stall_finding(stall, num_ranks=size) for stall in stalls]
     costly += [exposed_finding(each, num_ranks=size) for each in exposed]
@@ -203,7 +207,13 @@ def profile_of(
 
 
 def _weighed(each: Exposed, gain_s: float) -> Exposed:
-    """With what the step would gain. A rank that is late costs no more: of work dealt evenly each has a part."""
+    """With what the step would gain. A rank that is late costs no more: of work dealt evenly each has a part.
+
+    Many small calls cost as much at least: ranks that meet once instead wait for each other once.
+    """
+    if each.cause is Cause.TINY_MESSAGES and gain_s > each.cost_s:
+        share = each.share * gain_s / each.cost_s
+        return dataclasses.replace(each, gain_s=gain_s, cost_s=gain_s, share=share)
     if each.cause not in (Cause.LATE_PEER, Cause.IMBALANCE) or not 0 < gain_s < each.cost_s:
         return dataclasses.replace(each, gain_s=gain_s)
     share = each.share * gain_s / each.cost_s

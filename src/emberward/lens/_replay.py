@@ -33,7 +33,8 @@ from emberward.events import (
     Wait,
 )
 from emberward.findings import Cause
-from emberward.lens._overlap import Call, Exposed, Line, Slack, turns_of
+from emberward.lens._calls import Call, Line, turns_of
+from emberward.lens._overlap import Exposed, Slack
 from emberward.lens._samples import RankSamples
 from emberward.lens._slowdown import loop_line
 from emberward.match import Clockwork, Timed
@@ -77,13 +78,15 @@ class _Act:
 class Edit:
     """What is other than it was measured. `moved`: for the calls of a line, the first of each step, the second and so
     on, seconds by which it is issued earlier and waited for later. `own_lane`: lines whose calls get a lane of their
-    own. `factor`: of the time that calls take. `dropped`: lines whose calls are not made."""
+    own. `factor`: of the time that calls take. `dropped`: lines whose calls are not made. `joined`: lines of whose
+    calls in a step the last alone is made."""
 
     cuts: Mapping[int, Sequence[Cut]] = field(default_factory=dict)
     moved: Mapping[Line, Sequence[Slack]] = field(default_factory=dict)
     own_lane: frozenset[Line] = frozenset()
     factor: Mapping[Line, float] = field(default_factory=dict)
     dropped: frozenset[Line] = frozenset()
+    joined: frozenset[Line] = frozenset()
     keeps_order: bool = False
     """Whether calls that are issued earlier pass no others."""
 
@@ -183,6 +186,8 @@ class Replay:
                 return min(self.gain_s(Edit(dropped=frozenset({line}))), exposed.cost_s)
             case Cause.SAME_LANE:
                 return self.gain_s(Edit(own_lane=frozenset({line})))
+            case Cause.TINY_MESSAGES:
+                return self.gain_s(Edit(joined=frozenset({line})))
             case _:
                 return self.gain_s(Edit(factor={line: 1 - exposed.part}))
 
@@ -232,14 +237,32 @@ class Replay:
     def _timed(self, edit: Edit) -> Timed:
         listed: dict[tuple[int, Ref], tuple[_Act, float]] = {}
         events: dict[int, tuple[Event, ...]] = {}
+        gone = self._gone(edit)
         for rank in self._samples:
             acts = self._acts(rank)
             _take_out(acts, edit.cuts.get(rank, ()))
-            events[rank] = self._events(rank, self._moved(rank, acts, edit), edit, listed)
+            left = [act for act in acts if act.call is None or (act.call.group, act.call.number) not in gone]
+            events[rank] = self._events(rank, self._moved(rank, left, edit), edit, listed)
         trace = Trace(world_size=max(events, default=0) + 1, events=events, observer=Observer.LIVE)
         if not self._act_of:
             self._act_of = {key: act for key, (act, _) in listed.items()}
         return Clockwork(trace).run(lambda event: listed[event.rank, event.ref][1])
+
+    def _gone(self, edit: Edit) -> set[tuple[Group, int]]:
+        """The meetings that are not made: the steps of a group's first rank say which call of a line is the last."""
+        gone: set[tuple[Group, int]] = set()
+        last: dict[tuple[Line, Group, int], int] = {}
+        for rank, calls in self._calls.items():
+            for call in (each for each in calls if rank == min(each.group.ranks)):
+                line = call.file, call.line
+                if line in edit.dropped:
+                    gone.add((call.group, call.number))
+                if line in edit.joined:
+                    step = line, call.group, bisect.bisect_right(self._bounds[rank], call.issued_s)
+                    if (before := last.get(step)) is not None:
+                        gone.add((call.group, min(before, call.number)))
+                    last[step] = max(before or 0, call.number)
+        return gone
 
     def _moved(self, rank: int, acts: Sequence[_Act], edit: Edit) -> list[_Act]:
         """The acts with the calls of some lines issued earlier and waited for later, within the host's own time."""
@@ -297,8 +320,6 @@ class Replay:
                 put(HOST, Compute(name="own"), act.seconds)
                 continue
             line, key = (call.file, call.line), (call.group, call.number)
-            if line in edit.dropped:
-                continue
             if act.is_wait:
                 if key in issued:
                     put(HOST, Wait(on=issued[key]), act.seconds)

@@ -147,6 +147,29 @@ def ranks_of_job(samples: Sequence[RankSamples]) -> tuple[RankSamples, ...]:
     return tuple(told[rank] for rank in sorted(told))
 
 
+def steps_since(ranks: Sequence[RankSamples], begin_s: float) -> tuple[RankSamples, ...]:
+    """The ranks with the steps alone that began after a moment on all of them; all steps where none did."""
+    skipped = max((bisect.bisect_left(rank.bounds_s, begin_s) for rank in ranks), default=0)
+    return tuple(_without_first(rank, skipped) if skipped < rank.num_steps else rank for rank in ranks)
+
+
+def _without_first(rank: RankSamples, num_steps: int) -> RankSamples:
+    if num_steps == 0:
+        return rank
+    first = rank.first_step + num_steps
+    stacks = (
+        replace(each, steps={step: spent for step, spent in each.steps.items() if step >= first})
+        for each in rank.stacks
+    )
+    return replace(
+        rank,
+        first_step=first,
+        bounds_s=rank.bounds_s[num_steps:],
+        queue_s=rank.queue_s * (1 - num_steps / rank.num_steps),
+        stacks=tuple(each for each in stacks if each.steps),
+    )
+
+
 def _in_steps_of(rank: RankSamples, other: RankSamples) -> RankSamples:
     """What was seen of a rank, in the steps of another one."""
     stacks = []

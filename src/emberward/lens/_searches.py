@@ -50,7 +50,7 @@ def _searches(own: Sequence[ast.AST], masks: Sequence[ast.AST], named: set[str])
     is_made = any(each in masks for each in own)
     indexes = [each.slice for each in own if isinstance(each, ast.Subscript)]
     calls = [each for each in own if isinstance(each, ast.Call) and call_name(each) in _SEARCHES]
-    is_asked = any(named & names_in(each) for each in [*indexes, *calls])
+    is_asked = any(named & names_in(each) or {*ast.walk(each)} & {*masks} for each in [*indexes, *calls])
     return is_made or is_asked
 
 

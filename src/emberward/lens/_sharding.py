@@ -24,8 +24,9 @@ from typing import Any
 
 from emberward.findings import Cause
 from emberward.lens._buffers import broadcast_buffers
+from emberward.lens._calls import Call
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
-from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
+from emberward.lens._overlap import MIN_TINY, SMALL_BYTES
 from emberward.lens._reductions import reduced_again
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
 from emberward.lens._slowdown import ENGINE

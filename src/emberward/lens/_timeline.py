@@ -15,8 +15,8 @@ from typing import Any
 
 from emberward.events import Barrier, Collective, Event, Lane, LaneKind, Recv, Send, describe
 from emberward.findings import Finding
+from emberward.lens._calls import RankCalls
 from emberward.lens._clocks import HostClock, clocks_of
-from emberward.lens._overlap import RankCalls
 
 TRACKS_OF_A_RANK = 64
 STEPS, PHASES, FIRST_LANE = 0, 1, 8

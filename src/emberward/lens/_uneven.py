@@ -26,8 +26,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from emberward.findings import Cause
+from emberward.lens._calls import Call
 from emberward.lens._operations import KERNEL, RankOperations
-from emberward.lens._overlap import MIN_LATE_STEPS, MIN_RANKED_STEPS, Call, Exposed, Overlap
+from emberward.lens._overlap import MIN_LATE_STEPS, MIN_RANKED_STEPS, Exposed, Overlap
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, RankSamples
 from emberward.lens._slowdown import excess_line, own_by_step
 

@@ -114,6 +114,7 @@ def test_what_goes_into_a_file_is_a_log_and_bytes_are_a_save(line, text, cause):
     assert (found if found is None or found[0] is not Cause.EVAL else None) == (cause and (cause, line))
 
 
+@pytest.mark.parametrize("library", [(SKLEARN,), (OTHERS,), (TORCH, OTHERS)])
 @pytest.mark.parametrize(
     ("line", "is_told"),
     [
@@ -124,8 +125,8 @@ def test_what_goes_into_a_file_is_a_log_and_bytes_are_a_save(line, text, cause):
         (30, True),  # Shown alone.
     ],
 )
-def test_what_is_made_of_the_model_s_values_and_not_used_in_the_step_is_eval(line, is_told):
-    assert told(SKLEARN, SCORES, at(line, "score(y)")) == ((Cause.EVAL, line) if is_told else None)
+def test_what_is_made_of_the_model_s_values_and_not_used_in_the_step_is_eval(line, is_told, library):
+    assert told(*library, SCORES, at(line, "score(y)")) == ((Cause.EVAL, line) if is_told else None)
 
 
 PAIRED = """def main():
@@ -167,7 +168,7 @@ def test_what_a_generator_hands_on_is_waited_for_where_it_is_asked_for():
     assert told(LOADER, hands_on, program=HANDED_ON) == (Cause.DATA_WAIT, 3)
 
 
-def test_operations_of_torch_and_the_work_of_an_evaluation_are_no_score():
+def test_operations_of_torch_outside_of_a_library_of_scores_and_the_work_of_an_evaluation_are_no_score():
     assert told(TORCH, SCORES, at(22, "score(y)")) is None
-    assert told(OTHERS, SCORES, at(22, "score(y)")) is None
+    assert told(TORCH, replace(OTHERS, file="/x/site-packages/timm/loss.py"), SCORES, at(22, "score(y)")) is None
     assert told(SKLEARN, SCORES, at(22, "score(y)"), by_turns=True) is None

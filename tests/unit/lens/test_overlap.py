@@ -37,7 +37,7 @@ from emberward.lens import (
     samples_of,
     timeline,
 )
-from emberward.lens._overlap import OF_BACKWARD
+from emberward.lens._calls import OF_BACKWARD
 from emberward.lens._samples import Instruction, Sampled
 
 MS = 1_000_000
@@ -273,6 +273,21 @@ def test_many_small_calls_are_named_and_one_is_not():
     assert causes(seen) == [(Cause.TINY_MESSAGES, "train.py:3", 30, 28.5)]
     assert causes(found(UNKNOWN, [many] * 2, wait_line=3, line=3, lines={3: 30}, numel=10_000_000)) == []
     assert causes(found(UNKNOWN, [many[:1]] * 2, wait_line=3, line=3, lines={3: 30}, numel=100)) == []
+
+
+def test_steps_whose_calls_the_ring_has_lost_are_no_steps_without_calls():
+    many = [(10 + 2 * k, 10 + 2 * k, 11.5 + 2 * k) for k in range(20)]
+    ranks = [calls(rank, many, wait_line=3, line=3, numel=100) for rank in (0, 1)]
+    # A call has two events: of the first six steps none is left, of the seventh a half.
+    lost = [replace(rank, events=rank.events[2 * 20 * 6 + 20 :], is_complete=False) for rank in ranks]
+    both = [samples(rank, lines={3: 30}) for rank in (0, 1)]
+
+    def told(ranks):
+        profile = profile_of(both, Sources(lambda file: UNKNOWN), asked_warmup=1, calls=ranks)
+        (finding,) = (each for each in profile.findings if each.code == "P102")
+        return finding.cause, finding.cost_ms_per_step, finding.gain_ms_per_step
+
+    assert told(lost) == told(ranks) == (Cause.TINY_MESSAGES, pytest.approx(30), pytest.approx(28.5))
 
 
 def test_a_barrier_before_each_small_call_of_a_line_is_a_start_of_its_own():

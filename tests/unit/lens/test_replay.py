@@ -66,6 +66,17 @@ def test_ranks_meet_in_the_backward_between_the_same_calls():
     assert NUM * Replay([placed, *everything[1:]], both).gain_s(edit) == pytest.approx(0.004)
 
 
+def test_ranks_whose_small_calls_are_one_wait_for_each_other_once():
+    # Each rank is late to one of two calls: they wait 4 ms twice, and come together where they meet once.
+    met = [
+        [call(0, 14, ended_ms=15, number=1), call(1, 10, ended_ms=15, number=1)],
+        [call(0, 20, ended_ms=25, number=2), call(1, 24, ended_ms=25, number=2)],
+    ]
+    again = Replay(met, [samples(rank, lines={}) for rank in (0, 1)])
+    assert NUM * again.gain_s(Edit(joined=frozenset({(FILE, 3)}))) == pytest.approx(0.005)
+    assert again.gain_s(Edit(joined=frozenset({(FILE, 4)}))) == 0
+
+
 def call(rank, began_ms, *, ended_ms, index=0, number=1, lane=HOST, waited_ms=None, line=3):
     """A call of one step; `waited_ms`: from when to when it was waited for, where that is not the call itself."""
     blocked_ms, free_ms = waited_ms or (began_ms, ended_ms)

@@ -78,7 +78,7 @@ def multiplies_each_chunk(step):
 
 def keeps_means_of_parameters(step):
     with torch.no_grad():
-        for _ in range(4):
+        for _ in range(16):
             for mean, value in zip(MEANS, LAYERS.parameters(), strict=True):
                 mean.lerp_(value, 0.01)  # here
 

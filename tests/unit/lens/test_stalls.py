@@ -274,7 +274,7 @@ def twin_teacher(step):
     loss.backward()
 
 
-PIXELS, LABELS = torch.ones(300_000, 4), torch.arange(300_000) % 40
+PIXELS, LABELS = torch.ones(100_000, 4), torch.arange(100_000) % 40
 ROWS = [[float(each) for each in range(500)] for _ in range(500)]
 MANY = torch.ones(8_000_000)
 CHOICES, TABLE, WEIGHTS, FOUND = torch.arange(400) % 4, torch.rand(400, 50), torch.rand(50, 4000), torch.zeros(4, 4000)

@@ -213,6 +213,7 @@ class _Examinee:
         while workers and time.monotonic() < end_s:
             _sleep(0.05)
         ran_s = (sum(map(_ticks, workers)) - before) / os.sysconf("SC_CLK_TCK")
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises what becomes of workers
         for child in children:
             child.kill()  # a loader waits for its workers when it is left
         lines = [self.folder.worker(pid) for pid in workers]
