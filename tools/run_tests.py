@@ -1,4 +1,4 @@
-"""Runs the tests in lanes: kept ranks, jobs that hang, other jobs, rooms of processes, rooms of files, all others.
+"""Runs the tests in lanes: kept ranks, jobs that hang or wait, other jobs, rooms of processes, of files, all others.
 
     python tools/run_tests.py             what a newcomer runs, minutes: `make test`
     python tools/run_tests.py --all       every test but those of --seldom: `make test-all`
@@ -44,7 +44,10 @@ def _of_ranks(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/ranks/test_{name}.py" for name in names)
 
 
-HANGS = _of_ranks("child", "device_calls", "hangs", "held_out", "mistakes", "pairs", "pauses", "readme", "watch_api")
+HANGS = _of_ranks(
+    *("child", "debug_prompt", "device_calls", "device_times", "hangs", "held_out", "mistakes", "node_scripts"),
+    *("pairs", "pauses", "readme", "symptoms", "watch_api"),
+)
 JOBS = _of_ranks(
     *("certificate_run", "check", "gpu_tool", "huggingface", "incidents", "launch", "profile", "recorder", "rewind"),
     "run",
