@@ -9,7 +9,7 @@ with the cause and one without straight after it, in turns of order, give the re
 of the mean ``ms/step`` that each program prints last, for a gain is a mean too and what happens every N steps moves no
 median. Where the program's own step is several of its optimizer's, which the profile counts, so is the gain of one.
 Of a program of one process whose gain is work, its processor time a step stands for the clock's, which other jobs
-lengthen.
+lengthen; where it is more than the clock's, the work was of several threads, and the clock's stands.
 Half the range of the differences, over the real gain, is the pairs' own noise: where that is 1 or more the pairs prove
 nothing, and the program counts as such. One whose cause is not found has no prediction and counts as missing.
 """
@@ -93,7 +93,7 @@ def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str,
     predicted = turns * sum(each["gain_ms_per_step"] for each in named)
     real, noise = difference(measured, 0)
     work, work_noise = difference(measured, 1) if truth["nproc"] == 1 else (None, None)
-    is_work = work is not None and (real is None or work > real / 2)
+    is_work = work is not None and (real is None or real / 2 < work < real)
     if is_work:
         real, noise = work, work_noise
     return {
