@@ -7,7 +7,7 @@ steps are sampled from `FIRST_SAMPLED` to the last predicts, for the pairs count
 with the planted cause and an accepted line, for what is removed may stand at several. Then pairs of plain runs, one
 with the cause and one without straight after it, in turns of order, give the real gain: the median of the differences
 of the mean ``ms/step`` that each program prints last, for a gain is a mean too and what happens every N steps moves no
-median. Where the program's own step is several of its optimizer's, which the profile counts, so is the gain of one.
+median. The profile counts the optimizer's steps: of a program whose own step has several, the two do not compare.
 Of a program of one process whose gain is work, its processor time a step stands for the clock's, which other jobs
 lengthen; where it is more than the clock's, the work was of several threads, and the clock's stands.
 Half the range of the differences, over the real gain, is the pairs' own noise: where that is 1 or more the pairs prove
@@ -70,11 +70,6 @@ def difference(pairs: list[list[tuple[float, float] | None]], which: int) -> tup
     return (real, (max(differences) - min(differences)) / 2 / real) if real > 0 else (None, None)
 
 
-def turns_of(step_ms: float | None, printed_ms: list[float]) -> int:
-    """How many of the profile's steps one of the program's own is, by their lengths."""
-    return max(round(statistics.median(printed_ms) / step_ms), 1) if step_ms and printed_ms else 1
-
-
 def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str, Any]:
     """One program: its prediction and its pairs."""
     before = os.getloadavg()[0]
@@ -88,9 +83,7 @@ def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str,
     for index in range(pairs):
         printed = {side: printed_of(side, truth) for side in (sides if index % 2 == 0 else sides[::-1])}
         measured.append([printed[side] for side in sides])
-    step_ms = (document.get("profile") or {}).get("step_ms")
-    turns = turns_of(step_ms, [with_it[0] for with_it, _ in measured if with_it is not None])
-    predicted = turns * sum(each["gain_ms_per_step"] for each in named)
+    predicted = sum(each["gain_ms_per_step"] for each in named)
     real, noise = difference(measured, 0)
     work, work_noise = difference(measured, 1) if truth["nproc"] == 1 else (None, None)
     is_work = work is not None and (real is None or real / 2 < work < real)
@@ -99,8 +92,7 @@ def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str,
     return {
         "truth": truth["cause"],
         "cause": None if best is None else best["cause"],
-        "step_ms": step_ms,
-        "turns": turns,
+        "step_ms": (document.get("profile") or {}).get("step_ms"),
         "predicted_ms": None if best is None else round(predicted, 3),
         "pairs_ms": [[None if each is None else [round(ms, 2) for ms in each] for each in pair] for pair in measured],
         "by": "processor" if is_work else "clock",
