@@ -163,13 +163,11 @@ def run_again(codes: dict[str, int]) -> dict[str, int]:
 
     By their names and without a choice of marks: what is thorough depends on what else is collected.
     """
-    failed = {lane: failed_tests(lane) for lane, code in codes.items() if code == FAILED}
+    failed = {lane: tests for lane, code in codes.items() if code == FAILED and (tests := failed_tests(lane))}
     if not 0 < sum(map(len, failed.values())) <= MAX_AGAIN:
         return codes
     codes = dict(codes)
     for lane, tests in failed.items():
-        if not tests:
-            continue
         sys.stdout.write(f"\n{lane}: what failed runs again, alone, {TIMES_AGAIN} times\n")
         sys.stdout.flush()
         command = [sys.executable, "-m", "pytest", "-q", *tests]

@@ -78,13 +78,11 @@ class _Act:
 class Edit:
     """What is other than it was measured. `moved`: for the calls of a line, the first of each step, the second and so
     on, seconds by which it is issued earlier and waited for later. `own_lane`: lines whose calls get a lane of their
-    own. `factor`: of the time that calls take. `dropped`: lines whose calls are not made. `joined`: lines of whose
-    calls in a step the last alone is made."""
+    own. `dropped`: lines whose calls are not made. `joined`: lines of whose calls in a step the last alone is made."""
 
     cuts: Mapping[int, Sequence[Cut]] = field(default_factory=dict)
     moved: Mapping[Line, Sequence[Slack]] = field(default_factory=dict)
     own_lane: frozenset[Line] = frozenset()
-    factor: Mapping[Line, float] = field(default_factory=dict)
     dropped: frozenset[Line] = frozenset()
     joined: frozenset[Line] = frozenset()
     keeps_order: bool = False
@@ -186,10 +184,8 @@ class Replay:
                 return min(self.gain_s(Edit(dropped=frozenset({line}))), exposed.cost_s)
             case Cause.SAME_LANE:
                 return self.gain_s(Edit(own_lane=frozenset({line})))
-            case Cause.TINY_MESSAGES:
-                return self.gain_s(Edit(joined=frozenset({line})))
             case _:
-                return self.gain_s(Edit(factor={line: 1 - exposed.part}))
+                return self.gain_s(Edit(joined=frozenset({line})))
 
     def _lateness(self, culprit: int, part: float) -> Iterator[Cut]:
         """What a rank comes later than the last of the others, where it comes last."""
@@ -253,15 +249,17 @@ class Replay:
         gone: set[tuple[Group, int]] = set()
         last: dict[tuple[Line, Group, int], int] = {}
         for rank, calls in self._calls.items():
-            for call in (each for each in calls if rank == min(each.group.ranks)):
-                line = call.file, call.line
+            for call in sorted(calls, key=lambda call: call.number):
+                line, group = (call.file, call.line), call.group
+                if rank != min(group.ranks):
+                    continue
                 if line in edit.dropped:
-                    gone.add((call.group, call.number))
+                    gone.add((group, call.number))
                 if line in edit.joined:
-                    step = line, call.group, bisect.bisect_right(self._bounds[rank], call.issued_s)
-                    if (before := last.get(step)) is not None:
-                        gone.add((call.group, min(before, call.number)))
-                    last[step] = max(before or 0, call.number)
+                    step = line, group, bisect.bisect_right(self._bounds[rank], call.issued_s)
+                    if step in last:
+                        gone.add((group, last[step]))
+                    last[step] = call.number
         return gone
 
     def _moved(self, rank: int, acts: Sequence[_Act], edit: Edit) -> list[_Act]:
@@ -324,7 +322,7 @@ class Replay:
                 if key in issued:
                     put(HOST, Wait(on=issued[key]), act.seconds)
                 continue
-            took_s = self._took_s[rank, *key] * edit.factor.get(line, 1.0)
+            took_s = self._took_s[rank, *key]
             own = call.group, line if line in edit.own_lane else None
             lane = lanes.setdefault(own, Lane(kind=LaneKind.COMM, index=len(lanes)))
             ref = put(HOST, Compute(name="issue"), 0.0)
