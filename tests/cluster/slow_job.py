@@ -20,7 +20,7 @@ STEPS = 20_000
 """More than are made."""
 RATE, HALF_RATE = "200mbit", "100mbit"
 LOST_PERMILLE = 10
-PROCESSOR_PERCENT, SLOW_PERCENT = 30, 8
+PROCESSOR_PERCENT, SLOW_PERCENT = 50, 20
 END_LIMIT_S = 300.0
 SLOW_CODES = frozenset({"H143", "H144"})
 
@@ -47,7 +47,7 @@ class Fault(StrEnum):
     LOSS = "loss"
     """One in a hundred of the packets that it sends is lost in the switch."""
     PROCESSOR = "processor"
-    """All that runs on it has SLOW_PERCENT of one processor, by its control group, where the others have 30%."""
+    """All that runs on it has SLOW_PERCENT of one processor, by its control group, where the others have PROCESSOR_PERCENT."""
     NONE = "none"
     BRIEF = "brief"
     """A look-alike: its link is at half its speed, and its processor slow, for a few seconds."""
