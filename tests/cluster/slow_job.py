@@ -47,7 +47,7 @@ class Fault(StrEnum):
     LOSS = "loss"
     """One in a hundred of the packets that it sends is lost in the switch."""
     PROCESSOR = "processor"
-    """All that runs on it has SLOW_PERCENT of one processor, by its control group, where the others have PROCESSOR_PERCENT."""
+    """All that runs on it has SLOW_PERCENT of one processor, by its control group; the others PROCESSOR_PERCENT."""
     NONE = "none"
     BRIEF = "brief"
     """A look-alike: its link is at half its speed, and its processor slow, for a few seconds."""
