@@ -39,7 +39,7 @@ def app_of(word: str | None) -> typer.Typer:
         name="emberward",
         help="Train large models across many accelerators, and prove, watch and explain every step.",
         no_args_is_help=True,
-        add_completion=True,
+        add_completion=word not in VERB_FILES,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         cls=PlainGroup,
