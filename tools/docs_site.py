@@ -22,7 +22,7 @@ import click
 import typer
 
 import emberward
-from emberward.cli import app
+from emberward.cli import app_of
 from emberward.findings import CATALOGUE
 from emberward.web import runbook_text
 
@@ -71,7 +71,7 @@ def _up(target: str) -> str:
 
 def command_page() -> str:
     """Every verb with its options, as ``--help`` has them."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(app_of(None))
     lines = ["# Commands\n", EXIT_CODES]
     for words, command in _verbs("emberward", root):
         context = click.Context(command, info_name=words, terminal_width=100, max_content_width=100)

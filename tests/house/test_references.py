@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from emberward.cli import app
+from emberward.cli import app_of
 from emberward.findings import CATALOGUE
 from house.tree import ROOT, pages, room_of, sources, tracked, tree_of
 
@@ -149,7 +149,7 @@ def code_lines(page: Path) -> list[str]:
 @functools.cache
 def program():
     """The program's verbs and options, which take a while to put together."""
-    return typer.main.get_command(app)
+    return typer.main.get_command(app_of(None))
 
 
 def wrong_commands(lines: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from emberward.checkpoint import assemble_tensor, inspect_tensor
-from emberward.cli._main import app
+from emberward.cli import app_of
 from emberward.engine import Engine, Quantity, build_world
 from emberward.rank._inspections import Inspections
 from emberward.recipe import mesh_of
@@ -70,7 +70,7 @@ def test_owners_answer_for_one_moment_and_the_numbers_stay_bitwise(pool, tmp_pat
 
 
 def said(*words):
-    done = CliRunner().invoke(app, ["inspect", *map(str, words), "--json"])
+    done = CliRunner().invoke(app_of("inspect"), ["inspect", *map(str, words), "--json"])
     return done.exit_code, json.loads(done.stdout)
 
 

@@ -14,7 +14,7 @@ from ports import reserve_port
 from typer.testing import CliRunner
 
 from emberward.checkpoint import latest, verify
-from emberward.cli._main import app
+from emberward.cli import app_of
 from emberward.manifests import TrainingJob, node_script
 from ranks.runs import curve, metrics
 
@@ -159,7 +159,7 @@ def lost_with(pid: int) -> list[int]:
     ],
 )
 def test_a_rendezvous_in_which_nobody_would_meet_is_refused(words, expected):
-    done = CliRunner().invoke(app, ["train", "bloom_tiny", *words])
+    done = CliRunner().invoke(app_of("train"), ["train", "bloom_tiny", *words])
     assert done.exit_code == 2
     assert "C113" in done.output and expected in done.output
 

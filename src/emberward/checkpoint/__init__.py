@@ -1,14 +1,11 @@
 """State that outlives a process: sharded, atomic saves that are proved byte by byte and read on any layout.
 
 The format and its guarantees are in ``docs/checkpoints.md``.
-
-[Note: a face that loads what is asked for]
-Each name's file is imported when the name is first asked for (PEP 562). Some need torch, and a machine without it
-lists, shows and converts saves; and loading the whole room takes about as long as converting some hundred megabytes.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from emberward._face import face_of
 
 if TYPE_CHECKING:
     from emberward.checkpoint._background import Begun, Written
@@ -44,45 +41,8 @@ if TYPE_CHECKING:
     from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
     from emberward.checkpoint._tensors import Shard, digest_of, load, save
     from emberward.checkpoint._verify import digest_findings, verify, verify_rest
-
-_FILES = {
-    "_background": "Begun Written",
-    "_describe": "CheckpointInfo Description TensorInfo describe is_checkpoint list_checkpoints",
-    "_device_digest": "DeviceDigests",
-    "_diff": "Comparison Difference diff",
-    "_digest": "add_digests",
-    "_exchange": "Exchanged Foreign export_checkpoint import_checkpoint reshape",
-    "_foreign._family": "family_names",
-    "_foreign._open": "is_foreign open_source",
-    "_foreign._source": "Form",
-    "_format": "DType FileEntry Manifest Piece TensorEntry",
-    "_inspect": "InspectedTensor assemble_tensor inspect_tensor",
-    "_kept": "Keep name_save names_of unname_save",
-    "_names": "SAVE_WRITER step_name",
-    "_part": "Part",
-    "_pinned": "PinnedMemory",
-    "_probe": "Probe read_probe relative_difference write_probe",
-    "_reader": "read_manifest",
-    "_repair": "Repaired repair_replicas repair_save",
-    "_save": "NUM_AGREEMENTS Agree Saved alone is_echo rehearse",
-    "_set_aside": "put_back set_aside",
-    "_root": "Latest clean_leftovers find_latest latest older_save prune",
-    "_staging": "BackgroundSaves",
-    "_start": "find_start require_start",
-    "_storage": "DISK Hold Storage WritableFile",
-    "_tensors": "Shard digest_of load save",
-    "_verify": "digest_findings verify verify_rest",
-}
-_HOMES = {name: file for file, names in _FILES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"emberward.checkpoint.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
-
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = [
     "DISK",

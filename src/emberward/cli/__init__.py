@@ -6,9 +6,9 @@ Torch is never imported here: what needs it runs in child processes or is import
 from typing import TYPE_CHECKING
 
 from emberward.cli._call import main
+from emberward.cli._main import app_of
 
 if TYPE_CHECKING:
-    from emberward.cli._main import app
     from emberward.cli._python_run import Run
 
 
@@ -17,11 +17,7 @@ def __getattr__(name: str) -> object:
         from emberward.cli._python_run import Run  # what a notebook loads, and no verb
 
         return Run
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from emberward.cli import _main  # the whole program, with every room; `main` loads what its verb needs (PEP 562)
-
-    return _main.app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["Run", "app", "main"]
+__all__ = ["Run", "app_of", "main"]

@@ -11,10 +11,10 @@ from typing import NoReturn
 import typer
 
 from emberward.cli._guard import UsageError, refuse_usage
+from emberward.cli._main import app_of
 
 NAME = "emberward"
 MAX_HELP_WIDTH = 80
-WINDOW_VERBS = frozenset({"report", "watch", "ui", "runs"})
 MIN_HELP_WIDTH = 60
 """Below, click cuts words; see `narrow_help`."""
 UNBROKEN = 1000
@@ -26,7 +26,7 @@ def main() -> None:
     # What is imported stays to the end: looking through it is a third of what the program costs before its verb begins,
     # and at its end. See `rank/__init__.py` [Note: imports without the collector].
     gc.disable()
-    app = _app_for(arguments)
+    app = app_of(arguments[0] if arguments else None)
     gc.freeze()
     gc.enable()
     call(app, arguments)
@@ -61,21 +61,3 @@ def narrow_help(text: str, width: int) -> str:
         is_example = line.startswith(f"    {NAME} ")
         lines += [f"    {part}" for part in shell_lines(line.strip(), first=4, width=width)] if is_example else [line]
     return fit("\n".join(lines), width) + "\n"
-
-
-def _app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The whole program; for ``checkpoint`` and for what shows a run that part alone.
-
-    The rooms of all verbs take a processor second to load, longer than a conversion of some hundred megabytes.
-    """
-    if list(arguments[:1]) == ["checkpoint"]:
-        from emberward.cli._checkpoint_app import app  # imported here for the time that it saves, as below
-
-        return app
-    if arguments and arguments[0] in WINDOW_VERBS:
-        from emberward.cli._window_app import app as window
-
-        return window
-    from emberward.cli._main import app as whole
-
-    return whole

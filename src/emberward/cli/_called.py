@@ -5,6 +5,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import typer
+
 from emberward.findings import PROGRAM
 
 
@@ -20,3 +22,8 @@ def program_name(called: Path, *, on_path: str | None, here: Path) -> str:
     if called.name != PROGRAM or (on_path is not None and Path(on_path).absolute() == called):
         return PROGRAM
     return str(called.relative_to(here) if called.is_relative_to(here) else called)
+
+
+def option_names(context: typer.Context) -> tuple[str, ...]:
+    """The long options of the command that runs."""
+    return tuple(name for param in context.command.params for name in param.opts if name.startswith("--"))

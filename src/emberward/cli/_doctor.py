@@ -275,3 +275,8 @@ DOCTOR_EPILOG = examples(
     "emberward doctor --admit node3 --why 'its card was changed'",
     "emberward doctor --probe burn='python burn.py' --devices-per-host 8",
 )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.command("doctor", epilog=DOCTOR_EPILOG)(doctor_verb)

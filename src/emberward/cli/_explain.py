@@ -4,9 +4,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from emberward.cli._console import Screen, Told, waiting_for
-from emberward.cli._named_run import DEFAULT_RUNS, find_run, is_run, newest_run
+from emberward.cli._examples import examples
+from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._named_run import DEFAULT_RUNS, RunsOption, find_run, is_run, newest_run
 from emberward.diagnose import Explanation
 from emberward.findings import ConfigError, Finding, Severity, exit_code_of
 from emberward.match import explain_finding
@@ -158,3 +163,29 @@ def explain_json(result: ExplainResult) -> dict[str, object]:
         ],
         "comparisons": [finding.to_json() for finding in result.comparisons],
     }
+
+
+def explain(
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Process numbers of a job that hangs; or dumps, stacks, logs, folders."),
+    ],
+    sources: Annotated[list[Path] | None, typer.Option("--source", help="Folder with the program's files.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    is_json: JsonOption = False,
+) -> None:
+    """Say who stopped a job and why: a job that hangs now, or the files that one left. Two folders are compared."""
+    options = ExplainOptions(paths=tuple(paths), sources=tuple(sources or ()), runs=runs)
+    guarded(lambda screen: explain_verb(options, screen), is_json=is_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.command(
+        "explain",
+        epilog=examples(
+            "emberward explain 12345",
+            "emberward explain /tmp/nccl_trace_rank_* logs/",
+            "emberward explain runs/train/ID",
+        ),
+    )(explain)

@@ -3,10 +3,15 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from emberward.cli._checkpoint import find_save
 from emberward.cli._console import Screen
-from emberward.cli._named_run import DEFAULT_RUNS
+from emberward.cli._examples import examples
+from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption
 from emberward.findings import ConfigError
 from emberward.recipe import read_resolved
 from emberward.report import RunFolder, printable
@@ -54,3 +59,38 @@ def generate(options: GenerateOptions, screen: Screen) -> int:
     stream.write("\n")
     screen.document([], save=str(save), prompt=options.prompt, text="".join(written), seed=options.seed)
     return 0
+
+
+def generate_verb(
+    run: RunArgument,
+    prompt: Annotated[str, typer.Argument(help="The text that is continued.")],
+    num_tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens to write at most.")] = 200,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest token each time.")] = False,
+    temperature: Annotated[float, typer.Option("--temperature", help="Lower is likelier text; 0 is --greedy.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Draw among this many likeliest.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed writes the same text.")] = 1234,
+    is_json: JsonOption = False,
+) -> None:
+    """Let the last save of a run write text. One process, whatever the layout that it was trained on."""
+    options = GenerateOptions(
+        path=run,
+        prompt=prompt,
+        num_tokens=num_tokens,
+        seed=seed,
+        temperature=0.0 if greedy else temperature,
+        top_k=top_k,
+        runs=runs,
+    )
+    guarded(lambda screen: generate(options, screen), is_json=is_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.command(
+        "generate",
+        epilog=examples(
+            'emberward generate runs/bloom_tiny "def "',
+            'emberward generate runs/bloom_tiny "The" --temperature 0.5 --top-k 40',
+        ),
+    )(generate_verb)

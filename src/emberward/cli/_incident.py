@@ -9,6 +9,7 @@ import typer
 from emberward.cli._console import Screen, Waiting
 from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._words import PlainGroup
 from emberward.findings import ConfigError
 from emberward.match import explain_finding
 from emberward.processes import ProcessTree
@@ -136,3 +137,8 @@ def _run(
     """Replay a disaster and its healthy twin. Exit code 0: the verdicts are right, 1: one is not."""
     parts = (True,) if twin else (False,) if alone else (False, True)
     guarded(lambda screen: run_incident(name, parts=parts, keep=keep, limit_s=limit_s, screen=screen), is_json=is_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.add_typer(incident_app, name="incident", cls=PlainGroup)

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from emberward import checkpoint
 from emberward.checkpoint import InspectedTensor
 from emberward.cli._checkpoint import find_save
 from emberward.cli._console import Screen
+from emberward.cli._examples import examples
+from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._inspect_live import look_at
-from emberward.cli._named_run import require_run
+from emberward.cli._named_run import DEFAULT_RUNS, RunsOption, require_run
 from emberward.findings import ConfigError
 from emberward.report import RunFolder
 
@@ -118,3 +122,32 @@ def inspection_lines(data: dict[str, Any]) -> list[str]:
     if len(pieces) > _SHOWN_PIECES:
         lines.append(f"  and {len(pieces) - _SHOWN_PIECES} more pieces: --json lists them")
     return lines
+
+
+def inspect(
+    run: Annotated[Path, typer.Argument(help="A run (its newest save), or a save.")],
+    name: Annotated[str, typer.Argument(help="A parameter's name, or a tensor's as checkpoint show has it.")],
+    step: Annotated[int | None, typer.Option("--step", help="The save of this step, not the newest.")] = None,
+    num_values: Annotated[int, typer.Option("--values", min=0, help="How many values to show.")] = 8,
+    is_live: Annotated[bool, typer.Option("--live", help="As the running job's ranks hold it, not its save.")] = False,
+    within: Annotated[float | None, typer.Option("--within", min=0, help="With --live: seconds to wait.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    is_json: JsonOption = False,
+) -> None:
+    """A parameter of a run's save or of the running job: values, norms, moments, and who holds which part."""
+    options = InspectOptions(
+        path=run, name=name, step=step, num_values=num_values, runs=runs, is_live=is_live, within_s=within
+    )
+    guarded(lambda screen: inspect_verb(options, screen), is_json=is_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.command(
+        "inspect",
+        epilog=examples(
+            "emberward inspect runs/bloom_tiny blocks.0.mlp.up.weight",
+            "emberward inspect runs/bloom_tiny blocks.1.mlp.up.bias --step 40 --json",
+            "emberward inspect runs/bloom_tiny blocks.0.attention.qkv.weight --live",
+        ),
+    )(inspect)

@@ -117,3 +117,12 @@ def manifest_verb(
         return write_manifest(ManifestOptions(scheduler=scheduler, job=job, claim=claim, to=to), screen)
 
     guarded(work, is_json=is_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.command(
+        "manifest",
+        epilog=MANIFEST_EPILOG,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True},
+    )(manifest_verb)

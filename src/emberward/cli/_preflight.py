@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from emberward.cli._console import Screen
 from emberward.events import Event, TraceFormatError, read_trace
@@ -29,6 +31,9 @@ from emberward.report import (
     write_json,
 )
 
+HardwareOption = Annotated[
+    str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...")
+]
 MIN_STEPS = 3
 """Steps after which a run is held against its page: the first warms up, and one alone may be off."""
 _NVIDIA = Path("/dev/nvidiactl")

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from emberward.cli._console import Screen
+from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption, find_run, require_run
 from emberward.cli._profile_pid import profile_pid
@@ -404,3 +405,16 @@ def _timeline_of(view: RingView) -> RankTimeline:
 
 def _stem(rank: RankSamples) -> str:
     return f"rank{rank.rank:05d}-{rank.pid}"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.command(
+        "profile",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        epilog=examples(
+            "emberward profile -- torchrun --nproc-per-node 2 train.py",
+            "emberward profile bloom_tiny --ranks 2 steps=60 data.train=my.txt",
+            "emberward profile runs/train",
+        ),
+    )(profile_verb)

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from emberward.cli._console import Screen
+from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption
 from emberward.findings import ConfigError, Finding, Severity
@@ -265,3 +266,15 @@ def run_verb(
         return run_command(options, screen)
 
     guarded(run, is_json=is_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.command(
+        "run",
+        context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
+        epilog=examples(
+            "emberward run -- torchrun --nproc-per-node 8 train.py",
+            "emberward run --restarts 3 --name mine -- python train.py",
+        ),
+    )(run_verb)

@@ -20,6 +20,7 @@ from emberward.cli._hosts import still_out
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption
 from emberward.cli._run import ActAfterOption
 from emberward.cli._slurm_pulse import PulseOptions, follow, show_status
+from emberward.cli._words import PlainGroup
 from emberward.data import open_tokenizer
 from emberward.findings import ConfigError
 from emberward.recipe import load_recipe, resolve
@@ -319,3 +320,8 @@ def _drain(
     """Take nodes out of SLURM's use, with the reason; where that is not allowed, the text for the ticket."""
     slurm = Slurm(os.environ)
     guarded(lambda screen: drain(hosts, reason, name, runs, slurm, screen), is_json=is_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes it a verb of the program."""
+    app.add_typer(slurm_app, name="slurm", cls=PlainGroup)

@@ -15,7 +15,7 @@ from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption, require_run
 from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
 from emberward.cli._runs import list_runs
-from emberward.cli._words import PlainCommand, PlainGroup
+from emberward.cli._words import PlainCommand
 from emberward.report import RunFolder
 
 MAX_RUNS = 30
@@ -136,13 +136,7 @@ VERBS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 }
 
 
-def add_window_verbs(app: typer.Typer) -> None:
-    """Makes them verbs of `app`."""
+def add_to(app: typer.Typer) -> None:
+    """Makes them verbs of the program."""
     for name, (verb, shown) in VERBS.items():
         app.command(name, epilog=examples(*shown), cls=PlainCommand)(verb)
-
-
-app = typer.Typer(
-    name="emberward", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, cls=PlainGroup
-)
-add_window_verbs(app)

@@ -32,6 +32,11 @@ class PlainCommand(TyperCommand):
 class PlainGroup(TyperGroup):
     """A group of commands that does the same, and lists them with the first sentence of their help, uncut."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params:
+            _make_plain(param)
+
     def get_help_option(self, ctx: Any) -> Any:
         """As typer has it."""
         return _make_plain(super().get_help_option(ctx))
@@ -77,6 +82,8 @@ def plain_value(word: Any, kind: Any, least: float | None) -> Any:
         return None
     if issubclass(kind, Enum):
         return next((choice for choice in kind if word in (choice, choice.value)), None)
+    if kind is bool and isinstance(word, bool):
+        return word
     if kind is int and isinstance(word, str) and word.isascii() and word.isdigit():
         number = int(word)
         return number if least is None or number >= least else None

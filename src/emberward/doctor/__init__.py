@@ -3,8 +3,9 @@
 The tests run in child processes (probes); this room decides which, and what follows. Only the probes import torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from emberward._face import face_of
 
 if TYPE_CHECKING:
     from emberward.doctor._builtin import SCREEN, SITE_PROGRAMS, builtin_probes, count_devices
@@ -19,32 +20,8 @@ if TYPE_CHECKING:
     from emberward.doctor._table import table_of
     from emberward.doctor._topology import expand_hosts, read_topology
     from emberward.doctor._verdict import Verdict, document_of, sound_hosts, verdicts_of
-
-_FILES = {
-    "_builtin": "SCREEN SITE_PROGRAMS builtin_probes count_devices",
-    "_examine": "Examination OnRound examine",
-    "_findings": "findings_of",
-    "_fleet": "Device Fleet Links Result SetOutcome Talk",
-    "_hosts": "FACTS_MODULE HostFacts ask_hosts_facts changed_since host_findings",
-    "_load": "Load",
-    "_plan": "CONFIDENCE Plan ProbePlan",
-    "_probe": "Probe parse_probe",
-    "_runner": "Reach Runner",
-    "_table": "table_of",
-    "_topology": "expand_hosts read_topology",
-    "_verdict": "Verdict document_of sound_hosts verdicts_of",
-}
-_HOMES = {name: file for file, names in _FILES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    # See `checkpoint` [Note: a face that loads what is asked for].
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
-
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = [
     "CONFIDENCE",

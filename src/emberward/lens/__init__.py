@@ -4,53 +4,60 @@ Floor 1.5. Pure but for reading samples and the program's sources; no torch. The
 `emberward.sources._sampler`.
 """
 
-from emberward.lens._backward import in_order
-from emberward.lens._calls import Call, RankCalls, calls_of
-from emberward.lens._causes import Told, tell
-from emberward.lens._findings import MEANS, missing_part, nothing_measured
-from emberward.lens._flow import repeats_of, slack_of, unread_of
-from emberward.lens._operations import (
-    OPERATIONS_SUFFIX,
-    UNFINISHED_SUFFIX,
-    Operation,
-    Parameter,
-    RankOperations,
-    flops_of,
-    operations_of,
-    read_operations,
-)
-from emberward.lens._outside import line_shares, outside_samples
-from emberward.lens._overlap import Exposed, Overlap, audit
-from emberward.lens._profile import Profile, finding_page, page_text, profile_of
-from emberward.lens._replay import Cut, Edit, Replay
-from emberward.lens._samples import (
-    SUFFIX,
-    Instruction,
-    RankSamples,
-    Sampled,
-    find_samples,
-    ranks_of_job,
-    read_samples,
-    samples_of,
-)
-from emberward.lens._sharding import Sharding, checkpointed_at, sharding_of, wastes_of
-from emberward.lens._slowdown import (
-    Part,
-    budget_of,
-    changes_of,
-    compare_parts,
-    compared_finding,
-    own_by_step,
-    parts_around,
-    parts_by_step,
-    slowdown_finding,
-)
-from emberward.lens._source import Sources, read_text
-from emberward.lens._stalls import Stall, find_stalls, middle_step_s
-from emberward.lens._timeline import FIRST_LANE, PHASES, STEPS, RankTimeline, Span, timeline
-from emberward.lens._unused import is_result_kept_from_all
-from emberward.lens._waste import Waste
-from emberward.lens._work import PARTS, Rate, Work, most_used_dtype, work_of
+from typing import TYPE_CHECKING
+
+from emberward._face import face_of
+
+if TYPE_CHECKING:
+    from emberward.lens._backward import in_order
+    from emberward.lens._calls import Call, RankCalls, calls_of
+    from emberward.lens._causes import Told, tell
+    from emberward.lens._findings import MEANS, missing_part, nothing_measured
+    from emberward.lens._flow import repeats_of, slack_of, unread_of
+    from emberward.lens._operations import (
+        OPERATIONS_SUFFIX,
+        UNFINISHED_SUFFIX,
+        Operation,
+        Parameter,
+        RankOperations,
+        flops_of,
+        operations_of,
+        read_operations,
+    )
+    from emberward.lens._outside import line_shares, outside_samples
+    from emberward.lens._overlap import Exposed, Overlap, audit
+    from emberward.lens._profile import Profile, finding_page, page_text, profile_of
+    from emberward.lens._replay import Cut, Edit, Replay
+    from emberward.lens._samples import (
+        SUFFIX,
+        Instruction,
+        RankSamples,
+        Sampled,
+        find_samples,
+        ranks_of_job,
+        read_samples,
+        samples_of,
+    )
+    from emberward.lens._sharding import Sharding, checkpointed_at, sharding_of, wastes_of
+    from emberward.lens._slowdown import (
+        Part,
+        budget_of,
+        changes_of,
+        compare_parts,
+        compared_finding,
+        own_by_step,
+        parts_around,
+        parts_by_step,
+        slowdown_finding,
+    )
+    from emberward.lens._source import Sources, read_text
+    from emberward.lens._stalls import Stall, find_stalls, middle_step_s
+    from emberward.lens._timeline import FIRST_LANE, PHASES, STEPS, RankTimeline, Span, timeline
+    from emberward.lens._unused import is_result_kept_from_all
+    from emberward.lens._waste import Waste
+    from emberward.lens._work import PARTS, Rate, Work, most_used_dtype, work_of
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = [
     "FIRST_LANE",

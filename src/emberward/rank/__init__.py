@@ -1,7 +1,7 @@
 """Inside a rank: joins engine, data and checkpoint into a run. Started as ``python -m emberward.rank``.
 
-Never imports the CLI. Reads the environment, as only it and the CLI may. Its names are imported when they are first
-asked for, as in `checkpoint` [Note: a face that loads what is asked for]: whoever starts a rank says first how.
+Never imports the CLI. Reads the environment, as only it and the CLI may. Whoever starts a rank says first how, before
+its names are imported: see `emberward._face` [Note: a face that loads what is asked for].
 
 [Note: imports without the collector]
 Importing torch makes some hundred thousand objects that all stay. Python's garbage collector looks through them again
@@ -9,8 +9,9 @@ and again meanwhile: a quarter of the import's time (torch 2.13, Python 3.11). S
 collector off; when the rank is built, what is there is taken out of its sight for good, and it is on again.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from emberward._face import face_of
 
 if TYPE_CHECKING:
     from emberward.rank._generate import Sampling, write_text
@@ -18,28 +19,8 @@ if TYPE_CHECKING:
     from emberward.rank._skew import fingerprint, require_equal_fingerprints
     from emberward.rank._trainer import RankOutcome, Trainer
     from emberward.rank._watch import Watching, watch
-
-_HOMES = {
-    "Watching": "_watch",
-    "RankOutcome": "_trainer",
-    "RankInfo": "_place",
-    "Sampling": "_generate",
-    "Trainer": "_trainer",
-    "fingerprint": "_skew",
-    "read_place": "_place",
-    "require_equal_fingerprints": "_skew",
-    "watch": "_watch",
-    "write_text": "_generate",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"emberward.rank.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
-
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = [
     "RankInfo",

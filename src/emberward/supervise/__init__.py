@@ -4,8 +4,9 @@ A watcher never shares the fate of the watched: everything that trains runs belo
 name's file is imported when it is first asked for: a page of a run needs two of them, and the rest takes half a second.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from emberward._face import face_of
 
 if TYPE_CHECKING:
     from emberward.supervise._act import ACT_AFTER_S, Act, Held, Patience, decide
@@ -38,39 +39,8 @@ if TYPE_CHECKING:
     from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
     from emberward.supervise._run import RunResult, supervise_command
     from emberward.supervise._run_attempt import RunPlan
-
-_FILES = {
-    "_act": "ACT_AFTER_S Act Held Patience decide",
-    "_attempt": "LaunchResult",
-    "_council": "Council wish_of",
-    "_diary": "differences newest_save",
-    "_command": "absolute agent_command agent_environment",
-    "_heartbeat": "facts_of silence_finding",
-    "_hosts": "Host Launcher Team ask_hosts hosts_of launcher_of pick_hosts without",
-    "_launch": "LaunchPlan launch",
-    "_launch_hosts": "launch_on_hosts",
-    "_left_out": "named_host require_part",
-    "_lock": "hold_lock is_abandoned",
-    "_mailbox": "LetterMailbox",
-    "_node_agent": "NodeAgent",
-    "_nodes": "SILENT_S Node",
-    "_notify": "Notifier",
-    "_overseer": "Oversight key_of",
-    "_policy": "Move AttemptOutcome Seen StopBy exit_code_of_launch next_move outcome_of",
-    "_post_office": "PostOffice",
-    "_probe": "PeerAddress",
-    "_restart": "AttemptEnd Restart RunEnd decide_rerun decide_restart",
-    "_run": "RunResult supervise_command",
-    "_run_attempt": "RunPlan",
-}
-_FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _FILE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
-
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = [
     "ACT_AFTER_S",

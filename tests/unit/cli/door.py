@@ -12,15 +12,10 @@ from pathlib import Path
 
 from warm import RANK, TORCH, WarmServer
 
+from emberward.cli._main import VERB_FILES
+
 LIMIT_S = 100.0
-LOADED = (
-    "emberward.cli._main",
-    "emberward.recipe",
-    "emberward.report",
-    "emberward.runs",
-    "emberward.supervise",
-    "rich.console",
-)
+LOADED = (*(f"emberward.cli.{file}" for file in dict.fromkeys(VERB_FILES.values())), "rich.console")
 """What verbs import when they are called: the whole program."""
 
 BLOCK_TORCH = 'raise ImportError("torch is blocked by the test")\n'

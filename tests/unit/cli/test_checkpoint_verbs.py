@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from unit.checkpoint.checkpoint_ranks import cut, random_bits, require_saved, save_all
 
 from emberward.checkpoint import name_save
-from emberward.cli._checkpoint_app import app
+from emberward.cli import app_of
 
 W = random_bits(torch.float32, (8, 16), 1)
 
@@ -33,8 +33,8 @@ def run(whole, tmp_path) -> Path:
 
 def said(verb: str, path: Path) -> tuple[int, dict, str]:
     """Exit code and document of the verb, and what it says to people when it gives no document."""
-    told = CliRunner().invoke(app, ["checkpoint", verb, str(path)])
-    programs = CliRunner().invoke(app, ["checkpoint", verb, str(path), "--json"])
+    told = CliRunner().invoke(app_of("checkpoint"), ["checkpoint", verb, str(path)])
+    programs = CliRunner().invoke(app_of("checkpoint"), ["checkpoint", verb, str(path), "--json"])
     assert programs.exit_code == told.exit_code
     return told.exit_code, json.loads(programs.stdout), told.stdout + told.stderr
 

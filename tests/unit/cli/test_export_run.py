@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from emberward import checkpoint
 from emberward.checkpoint import Shard, alone
-from emberward.cli._checkpoint_app import app
+from emberward.cli import app_of
 from emberward.families import model_of
 from emberward.recipe import load_recipe, resolve, write_resolved
 from emberward.report import RunFolder
@@ -45,7 +45,7 @@ def run_of(tmp_path: Path, name: str, preset: str, *words: str) -> RunFolder:
 
 
 def exported(*words: str):
-    return CliRunner().invoke(app, ["checkpoint", "export", *words])
+    return CliRunner().invoke(app_of("checkpoint"), ["checkpoint", "export", *words])
 
 
 def test_the_printed_program_generates_with_the_runs_tokenizer(run, tmp_path, monkeypatch):

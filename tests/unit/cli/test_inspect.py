@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 from unit.checkpoint.checkpoint_ranks import cut, require_saved, save_all
 
-from emberward.cli._main import app
+from emberward.cli import app_of
 
 VALUE = torch.linspace(-1, 2, 128).reshape(8, 16)
 HALF = torch.tensor([1.5, float("nan"), -2.0, 0.0]).bfloat16()
@@ -31,8 +31,8 @@ def run(tmp_path_factory) -> Path:
 
 def said(*words: str) -> tuple[int, dict, str]:
     """Exit code, document, and what is said to people."""
-    told = CliRunner().invoke(app, ["inspect", *words])
-    programs = CliRunner().invoke(app, ["inspect", *words, "--json"])
+    told = CliRunner().invoke(app_of("inspect"), ["inspect", *words])
+    programs = CliRunner().invoke(app_of("inspect"), ["inspect", *words, "--json"])
     assert programs.exit_code == told.exit_code
     return told.exit_code, json.loads(programs.stdout), told.stdout + told.stderr
 

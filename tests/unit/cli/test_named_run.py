@@ -11,8 +11,7 @@ from canned_runs import HANG
 from typer.testing import CliRunner
 from unit.checkpoint.checkpoint_ranks import cut, random_bits, require_saved, save_all
 
-from emberward.cli._checkpoint_app import app as checkpoint_app
-from emberward.cli._main import app
+from emberward.cli import app_of
 from emberward.cli._named_run import find_run
 from emberward.recipe import load_recipe, resolve, write_resolved
 from emberward.report import RunFolder, append_line, write_json
@@ -89,8 +88,7 @@ def test_what_exists_comes_before_a_name_and_another_folder_of_that_name_does_no
 
 
 def called(*words: str):
-    which = checkpoint_app if words[0] == "checkpoint" else app
-    return CliRunner().invoke(which, [*words, "--json"])
+    return CliRunner().invoke(app_of(words[0]), [*words, "--json"])
 
 
 @pytest.mark.parametrize("word", WORDS)

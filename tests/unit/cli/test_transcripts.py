@@ -20,7 +20,7 @@ import typer
 from unit.cli.test_train_end import DRIFT
 from unit.sources.examiner import warm_examiner
 
-from emberward.cli import _check, _train, app
+from emberward.cli import _check, _train, app_of
 from emberward.cli._call import MIN_HELP_WIDTH, UNBROKEN, narrow_help
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._console import Screen
@@ -354,7 +354,7 @@ def test_readme_shows_the_beginning_of_the_incidents():
 
 def helps(width: int) -> str:
     """The help of every verb, one after the other."""
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(app_of(None))
     if width < MIN_HELP_WIDTH:
         return narrow_help("\n".join(_helps(command, "emberward", None, UNBROKEN)) + "\n", width)
     return "\n".join(_helps(command, "emberward", None, width)) + "\n"
@@ -392,7 +392,7 @@ def test_a_narrow_help_fits_and_cuts_no_word():
     assert [line for line in narrow.splitlines() if len(line) > 40] == []
 
 
-@pytest.mark.parametrize(("name", "command"), list(verbs(typer.main.get_command(app), "emberward")))
+@pytest.mark.parametrize(("name", "command"), list(verbs(typer.main.get_command(app_of(None)), "emberward")))
 def test_every_verb_shows_its_arguments_and_two_examples(name, command):
     context = command.make_context(name, [], resilient_parsing=True)
     text = command.get_help(context)

@@ -13,7 +13,7 @@ import torchx.specs
 import yaml
 from typer.testing import CliRunner
 
-from emberward.cli._main import app
+from emberward.cli import app_of
 from emberward.manifests import TrainingJob, kubernetes_manifest, node_script, torchx_component
 
 JOB = TrainingJob(
@@ -89,10 +89,10 @@ def test_the_torchx_component_is_an_app_of_so_many_nodes():
 def test_the_verb_writes_a_file_and_refuses_what_could_not_train(tmp_path):
     to = tmp_path / "job.yaml"
     given = ["manifest", "kubernetes", "bloom_tiny", "layout.dp=2", "layout.tp=1", "layout.pp=1", "--nodes", "2"]
-    written = CliRunner().invoke(app, [*given, "--to", str(to)])
+    written = CliRunner().invoke(app_of("manifest"), [*given, "--to", str(to)])
     assert (written.exit_code, "kubectl apply" in written.stdout) == (0, True)
     assert len(list(yaml.safe_load_all(to.read_text()))) == 2
     for more, words in ((["layout.dp=3"], "C104"), (["--runs", "/elsewhere"], "share the run's folder")):
-        refused = CliRunner().invoke(app, [*given, *more])
+        refused = CliRunner().invoke(app_of("manifest"), [*given, *more])
         assert refused.exit_code == 2
         assert words in refused.output

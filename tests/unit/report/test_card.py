@@ -10,7 +10,7 @@ import pytest
 import typer
 from canned_runs import HANG, START, STRAGGLER, make
 
-from emberward.cli import app
+from emberward.cli import app_of
 from emberward.findings import VERBS, Cause, Certainty, Severity, as_typed
 from emberward.report import (
     CardFacts,
@@ -200,7 +200,7 @@ def test_a_card_has_the_program_as_its_reader_calls_it(tmp_path):
 
 
 def test_the_verbs_that_make_a_command_are_those_of_the_program():
-    assert set(VERBS) == set(typer.main.get_command(app).commands)
+    assert set(VERBS) == set(typer.main.get_command(app_of(None)).commands)
 
 
 def test_goodput_counts_no_second_twice(tmp_path):

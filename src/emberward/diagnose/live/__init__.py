@@ -4,11 +4,18 @@
 are joined by `join_snapshots`. `sources.live` takes them.
 """
 
-from emberward.diagnose.live._judge import judge_with_progress
-from emberward.diagnose.live._pair import FlightsOf, SnapshotPair
-from emberward.diagnose.live._process import ProcessFacts, ProcessState, ThreadFacts, WaitingIn
-from emberward.diagnose.live._snapshot import Moment, OpenCall, RankSnapshot, RingFacts, Snapshot, join_snapshots
-from emberward.diagnose.live._wire import from_plain, to_plain
+from typing import TYPE_CHECKING
+
+from emberward._face import face_of
+
+if TYPE_CHECKING:
+    from emberward.diagnose.live._judge import judge_with_progress
+    from emberward.diagnose.live._pair import FlightsOf, SnapshotPair
+    from emberward.diagnose.live._process import ProcessFacts, ProcessState, ThreadFacts, WaitingIn
+    from emberward.diagnose.live._snapshot import Moment, OpenCall, RankSnapshot, RingFacts, Snapshot, join_snapshots
+    from emberward.diagnose.live._wire import from_plain, to_plain
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = [
     "FlightsOf",

@@ -4,21 +4,28 @@
 `judge_snapshots` asks the judge, which is in `diagnose.live`.
 """
 
-from emberward.sources.live._explain import LiveExplanation, explain_pids
-from emberward.sources.live._find import RANK_NAMES, FoundJob, FoundRank, find_job, rank_in
-from emberward.sources.live._judge import judge_snapshots, judge_with_progress
-from emberward.sources.live._outside import owner_of_line, record_stacks, stacks_of
-from emberward.sources.live._process import (
-    descendants,
-    environment_of,
-    parents,
-    read_process_facts,
-)
-from emberward.sources.live._skew import skew_findings
-from emberward.sources.live._slower import marks_beside
-from emberward.sources.live._stragglers import OwnRows
-from emberward.sources.live._take import newest_rings, snapshot_of_job, snapshot_of_rings
-from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
+from typing import TYPE_CHECKING
+
+from emberward._face import face_of
+
+if TYPE_CHECKING:
+    from emberward.sources.live._explain import LiveExplanation, explain_pids
+    from emberward.sources.live._find import RANK_NAMES, FoundJob, FoundRank, find_job, rank_in
+    from emberward.sources.live._judge import judge_snapshots, judge_with_progress
+    from emberward.sources.live._outside import owner_of_line, record_stacks, stacks_of
+    from emberward.sources.live._process import (
+        descendants,
+        environment_of,
+        parents,
+        read_process_facts,
+    )
+    from emberward.sources.live._skew import skew_findings
+    from emberward.sources.live._slower import marks_beside
+    from emberward.sources.live._stragglers import OwnRows
+    from emberward.sources.live._take import newest_rings, snapshot_of_job, snapshot_of_rings
+    from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = [
     "RANK_NAMES",
