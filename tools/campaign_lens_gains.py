@@ -4,37 +4,34 @@
 
 The programs are those of an unseen set that the profiler has met, each with and without its cause. One run whose
 steps are sampled from `FIRST_SAMPLED` to the last predicts, for the pairs count them all: the gains of the findings
-with the planted cause and an accepted line, for what is removed may stand at several. Then pairs of plain runs, one
-with the cause and one without straight after it, in turns of order, give the real gain: the median of the differences
-of the mean ``ms/step`` that each program prints last, for a gain is a mean too and what happens every N steps moves no
-median. The profile counts the optimizer's steps: of a program whose own step has several, the two do not compare.
-Of a program of one process whose gain is work, its processor time a step stands for the clock's, which other jobs
-lengthen; where it is more than the clock's, the work was of several threads, and the clock's stands.
-Half the range of the differences, over the real gain, is the pairs' own noise: where that is 1 or more the pairs prove
-nothing, and the program counts as such. One whose cause is not found has no prediction and counts as missing.
+with the planted cause and an accepted line, for what is removed may stand at several. Then plain runs of both sides in
+turns (`in_turns`) give the real gain: the difference of the mean steps, for a gain is a mean too and what happens every
+N steps moves no median; over several pairs the median. Half the range of the differences, over the real gain, is the
+pairs' own noise: where that is 1 or more the pairs prove nothing, and the program counts as such. One whose cause is
+not found has no prediction and counts as missing.
 """
 
 import argparse
 import json
 import os
-import re
-import resource
 import statistics
-import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from campaign_lens import LIMIT_S, MEASURES, copied, has_line, named_by, profile, torchrun
+from in_turns import steps_in_turns
 from measured import Results, add_options
 from unseen import SETS, met
 
+TOLD_STEPS = str(Path(__file__).with_name("told_steps.py"))
 FIRST_SAMPLED = 10
 """Steps before those that `profile` samples: its warm-up, and those that it observes operation by operation."""
-_PRINTED = re.compile(r"([\d.]+) ms/step")
-
-
-ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29873"}
+PORTS = (29873, 29874)
+"""Of the two sides."""
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{PORTS[0]}"}
 """What torchrun gives a program of one process; without its launcher the machine is quieter."""
 
 
@@ -43,29 +40,22 @@ def launch_of(truth: dict[str, Any]) -> list[str]:
     return torchrun(truth["nproc"]) if truth["nproc"] > 1 else [sys.executable]
 
 
-def printed_of(folder: Path, truth: dict[str, Any]) -> tuple[float, float] | None:
-    """The mean that a plain run of the program in `folder` prints, and the processor time of all its processes, ms a
-    step; None when it printed nothing in LIMIT_S."""
-    before_s = processor_s()
-    with copied(folder) as here:
-        command = [*launch_of(truth), "train.py", *truth["args"]]
-        try:
-            done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        except subprocess.TimeoutExpired:
-            return None
-    found = _PRINTED.findall(done.stdout)
-    return (float(found[-1]), 1000 * (processor_s() - before_s) / truth["steps"]) if found else None
+def pair_of(sides: Sequence[Path], truth: dict[str, Any]) -> list[float | None]:
+    """The mean step of each side in turns, ms; None for one that ended with an error."""
+
+    def command(port: int) -> Callable[[Path], list[str]]:
+        told = [*launch_of(truth), TOLD_STEPS]
+        return lambda file: ["env", f"MASTER_PORT={port}", *told, str(file), "train.py", *truth["args"]]
+
+    with ExitStack() as stack:
+        folders = [stack.enter_context(copied(side)) for side in sides]
+        given = [(folder, command(port)) for folder, port in zip(folders, PORTS, strict=True)]
+        return list(steps_in_turns(given, truth["steps"], limit_s=2 * LIMIT_S))
 
 
-def processor_s() -> float:
-    """Of all ended processes that this one started."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def difference(pairs: list[list[tuple[float, float] | None]], which: int) -> tuple[float | None, float | None]:
+def difference(pairs: Sequence[Sequence[float | None]]) -> tuple[float | None, float | None]:
     """The median difference of the pairs, and half the range over it; None where it is none that is known."""
-    differences = [a[which] - b[which] for a, b in pairs if a is not None and b is not None]
+    differences = [a - b for a, b in pairs if a is not None and b is not None]
     real = statistics.median(differences) if differences else 0.0
     return (real, (max(differences) - min(differences)) / 2 / real) if real > 0 else (None, None)
 
@@ -81,21 +71,16 @@ def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str,
     sides = [folder / "programs" / name, folder / "without" / name]
     measured = []
     for index in range(pairs):
-        printed = {side: printed_of(side, truth) for side in (sides if index % 2 == 0 else sides[::-1])}
-        measured.append([printed[side] for side in sides])
+        turn = 1 if index % 2 == 0 else -1
+        measured.append(pair_of(sides[::turn], truth)[::turn])
     predicted = sum(each["gain_ms_per_step"] for each in named)
-    real, noise = difference(measured, 0)
-    work, work_noise = difference(measured, 1) if truth["nproc"] == 1 else (None, None)
-    is_work = work is not None and (real is None or real / 2 < work < real)
-    if is_work:
-        real, noise = work, work_noise
+    real, noise = difference(measured)
     return {
         "truth": truth["cause"],
         "cause": None if best is None else best["cause"],
         "step_ms": (document.get("profile") or {}).get("step_ms"),
         "predicted_ms": None if best is None else round(predicted, 3),
-        "pairs_ms": [[None if each is None else [round(ms, 2) for ms in each] for each in pair] for pair in measured],
-        "by": "processor" if is_work else "clock",
+        "pairs_ms": [[None if each is None else round(each, 2) for each in pair] for pair in measured],
         "real_ms": None if real is None else round(real, 3),
         "noise": None if noise is None else round(noise, 4),
         "error": None if best is None or real is None else round(abs(predicted - real) / real, 4),

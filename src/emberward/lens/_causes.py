@@ -40,7 +40,7 @@ from emberward.lens._host_work import host_work
 from emberward.lens._lists import listed_at
 from emberward.lens._logs import dropped_call, given_to_a_log, is_library_log
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
-from emberward.lens._searches import decides, searches_again
+from emberward.lens._searches import decides, searched_again_at
 from emberward.lens._services import OF_SERVICES, save_beside, service_of
 from emberward.lens._source import Sources
 from emberward.lens._unused import kept_in, unused_at
@@ -395,9 +395,10 @@ def _by_text(frames: list[Instruction], users: list[Instruction], rank: RankSamp
     leaf = frames[0]
     if (line := listed_at(users[0], sources)) is not None and not any(_OF_MODULES.search(each.file) for each in frames):
         return Told(cause=Cause.TOLIST, site=replace(users[0], line=line).site, inner=users[0].site, is_host=True)
-    if searches_again(leaf, sources):
-        cause = Cause.NONZERO
-    elif decides(users, sources):
+    if (searched := searched_again_at(leaf, sources)) is not None:
+        inner = None if users[0].site == searched else users[0].site
+        return Told(cause=Cause.NONZERO, site=searched, inner=inner, is_host=rank.device == "cpu")
+    if decides(users, sources):
         cause = Cause.BOOL
     elif sources.called(leaf) in _MAKES_TENSORS:
         cause = Cause.HOST_COPY

@@ -4,7 +4,8 @@
 A boolean mask, ``nonzero`` or ``unique`` gives as many rows as its numbers say. Where a loop within the step makes one
 of the same tensor for each of its values, for each class or expert, the whole tensor is searched at each turn, on a
 processor as on a device: what a sort or a scatter does in one go. A loop over other data, as over micro-batches, makes
-each mask of new numbers. What is computed of the rows that were found, as by an expert, is work and no search.
+each mask of new numbers. What is computed of the rows that were found, as by an expert, is work and no search. A loop
+that does nothing but reduce them, as to a mean for each class, is one scatter: all that is spent in it goes with it.
 
 A test, of ``if``, ``while`` or ``assert``, that reduces tensors to a yes or no decides by their values: the host waits
 for the device there, and computes it for that alone.
@@ -17,20 +18,28 @@ from emberward.lens._samples import Instruction
 from emberward.lens._source import Sources, call_name, names_in
 
 _SEARCHES = frozenset({"nonzero", "masked_select", "where", "argwhere", "index_select", "flatnonzero"})
+_REDUCTIONS = frozenset(
+    {"sum", "mean", "amax", "amin", "max", "min", "std", "var", "norm", "prod", "any", "all", "numel", "count_nonzero"}
+)
+_OF_VALUES = frozenset({"item", "tolist", "int", "float", "bool", "len", "range", "unique", "append"})
+"""What a loop over values may call besides: what it goes over, and what it keeps."""
 _CHECKS = frozenset(
     {"all", "any", "isnan", "isfinite", "isinf", "equal", "allclose", "isclose", "eq", "ne", "is_nonzero"}
 )
 
 
-def searches_again(place: Instruction, sources: Sources) -> bool:
-    """Whether the instruction makes, or uses, a mask of the same tensor as at each turn of its loop."""
+def searched_again_at(place: Instruction, sources: Sources) -> str | None:
+    """The line, as file:line, at which the instruction's loop makes a mask of the same tensor at each turn.
+
+    None where it does not, or the instruction has no part in that.
+    """
     source = sources.of(place.file)
     node = source.node_at(place)
     above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
     statement = next((each for each in above if isinstance(each, ast.stmt)), None)
     loops = [each for each in above if isinstance(each, ast.For | ast.ListComp | ast.GeneratorExp | ast.DictComp)]
     if statement is None or not loops:
-        return False
+        return None
     loop = loops[0]
     turning = bound_in(loop)
     masks = [each for each in ast.walk(loop) if isinstance(each, ast.Compare) and _is_of_same(each, loop, turning)]
@@ -41,8 +50,26 @@ def searches_again(place: Instruction, sources: Sources) -> bool:
         for target in each.targets
         if isinstance(target, ast.Name)
     }
+    if not masks or node is None:
+        return None
+    if _reduces_alone(loop, masks, named):
+        return f"{place.file}:{min(mask.lineno for mask in masks)}"
     is_whole = isinstance(node, ast.stmt) and not isinstance(node, ast.For)
-    return bool(masks) and node is not None and _searches([*ast.walk(node)] if is_whole else [node], masks, named)
+    return place.site if _searches([*ast.walk(node)] if is_whole else [node], masks, named) else None
+
+
+def _reduces_alone(loop: ast.AST, masks: Sequence[ast.AST], named: set[str]) -> bool:
+    """Whether a loop reduces what its masks find, and calls and multiplies nothing else."""
+    inside = [each for each in ast.walk(loop) if each is not loop]
+    calls = [call_name(each) for each in inside if isinstance(each, ast.Call)]
+    is_reduced = any(
+        isinstance(each, ast.Call)
+        and call_name(each) in _REDUCTIONS
+        and ({*ast.walk(each)} & {*masks} or named & names_in(each))
+        for each in inside
+    )
+    has_product = any(isinstance(each, ast.MatMult) for each in inside)
+    return is_reduced and not has_product and {*calls} <= _REDUCTIONS | _SEARCHES | _OF_VALUES
 
 
 def _searches(own: Sequence[ast.AST], masks: Sequence[ast.AST], named: set[str]) -> bool:

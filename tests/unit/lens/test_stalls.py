@@ -285,6 +285,13 @@ def plant_nonzero_of_the_same_for_each_class(step):
         PIXELS[each] = PIXELS[each == LABELS].mean(0)  # here
 
 
+def plant_nonzero_with_all_that_is_reduced_for_each_class(step):
+    for each in range(40):
+        rows = PIXELS[each == LABELS]  # here
+        PIXELS[each] = rows.std(0)
+        PIXELS[each] += rows.amax(0) - rows.amin(0)
+
+
 def twin_mask_of_each_part(step):
     for part in PIXELS[:400].chunk(4):
         PIXELS[0] = part[part[:, 0] > 0].mean(0)
@@ -337,6 +344,7 @@ def twin_result_that_each_step_uses(step):
 CAUSES = {
     "plant_save_whose_file_is_moved": Cause.SAVE_IN_STEP,
     "plant_nonzero_of_the_same_for_each_class": Cause.NONZERO,
+    "plant_nonzero_with_all_that_is_reduced_for_each_class": Cause.NONZERO,
     "plant_host_copy_of_python_s_numbers": Cause.HOST_COPY,
     "plant_bool_of_all_numbers": Cause.BOOL,
     "plant_unused_result_of_a_helper": Cause.UNUSED_RESULT,
