@@ -45,11 +45,21 @@ def _of_ranks(*names: str) -> tuple[str, ...]:
 
 
 HANGS = _of_ranks(
-    *("child", "debug_prompt", "device_calls", "device_times", "hangs", "held_out", "mistakes", "node_scripts"),
+    *(
+        "certificate_run",
+        "child",
+        "debug_prompt",
+        "device_calls",
+        "device_times",
+        "hangs",
+        "held_out",
+        "mistakes",
+        "node_scripts",
+    ),
     *("pairs", "pauses", "readme", "symptoms", "watch_api"),
 )
 JOBS = _of_ranks(
-    *("certificate_run", "check", "gpu_tool", "huggingface", "incidents", "launch", "profile", "recorder", "rewind"),
+    *("check", "gpu_tool", "huggingface", "incidents", "launch", "profile", "recorder", "rewind"),
     "run",
 )
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
