@@ -41,7 +41,7 @@ def launch_of(truth: dict[str, Any]) -> list[str]:
 
 
 def pair_of(sides: Sequence[Path], truth: dict[str, Any]) -> list[float | None]:
-    """The mean step of each side in turns, ms; None for one that ended with an error."""
+    """The mean of an optimizer's step of each side in turns, ms, as the profile counts; None for one that failed."""
 
     def command(port: int) -> Callable[[Path], list[str]]:
         told = [*launch_of(truth), TOLD_STEPS]
@@ -50,7 +50,7 @@ def pair_of(sides: Sequence[Path], truth: dict[str, Any]) -> list[float | None]:
     with ExitStack() as stack:
         folders = [stack.enter_context(copied(side)) for side in sides]
         given = [(folder, command(port)) for folder, port in zip(folders, PORTS, strict=True)]
-        return list(steps_in_turns(given, truth["steps"], limit_s=2 * LIMIT_S))
+        return list(steps_in_turns(given, limit_s=2 * LIMIT_S))
 
 
 def difference(pairs: Sequence[Sequence[float | None]]) -> tuple[float | None, float | None]:

@@ -59,11 +59,8 @@ class _Side:
                     each.kill()
         self.process.wait()
 
-    def step_ms(self, num_steps: int, until_s: float) -> float | None:
-        """The mean of a step in the turns, without the time in which it stood still; None when it made too few.
-
-        Of a program of `num_steps` steps, several or no optimizer's step may be in one.
-        """
+    def step_ms(self, until_s: float) -> float | None:
+        """The mean of an optimizer's step in the turns, without the time in which it stood still; None for too few."""
         ends = told_steps.read(self.file)
         if not self.stood or not ends:
             return None
@@ -72,13 +69,13 @@ class _Side:
         if len(seen) < 2:
             return None
         still_s = sum(min(b, seen[-1]) - max(a, seen[0]) for a, b in self.stood if a < seen[-1] and b > seen[0])
-        return 1000 * (seen[-1] - seen[0] - still_s) / (len(seen) - 1) * len(ends) / num_steps
+        return 1000 * (seen[-1] - seen[0] - still_s) / (len(seen) - 1)
 
 
 def steps_in_turns(
-    sides: Sequence[tuple[Path, Callable[[Path], list[str]]]], num_steps: int, *, limit_s: float
+    sides: Sequence[tuple[Path, Callable[[Path], list[str]]]], *, limit_s: float
 ) -> tuple[float | None, ...]:
-    """The mean milliseconds of a step of each side; None for one that ended with an error or told too few steps.
+    """The mean milliseconds of an optimizer's step of each side; None for one that failed or told too few steps.
 
     `sides`: a folder, and the command to run in it, of a file that `told_steps` is to write. Blocks until both ended.
     """
@@ -101,7 +98,7 @@ def steps_in_turns(
         finally:
             for side in started:
                 side.end()
-        return tuple(None if side.process.returncode else side.step_ms(num_steps, until_s) for side in started)
+        return tuple(None if side.process.returncode else side.step_ms(until_s) for side in started)
 
 
 def _take_turns(sides: Sequence[_Side], end_s: float) -> float:

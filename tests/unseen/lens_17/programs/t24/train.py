@@ -1,0 +1,36 @@
+import logging
+import statistics
+import time
+import warnings
+
+import lightning as L
+
+from config import DATA, TRAINER
+from houses import Heating, Houses
+
+warnings.filterwarnings("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+
+class Laps(L.Callback):
+    def __init__(self):
+        self.begins = []
+
+    def on_train_batch_start(self, trainer, module, batch, index):
+        self.begins.append(time.perf_counter())
+
+    def on_train_end(self, trainer, module):
+        self.begins.append(time.perf_counter())
+
+
+def main():
+    L.seed_everything(0)
+    laps = Laps()
+    trainer = L.Trainer(callbacks=[laps], **TRAINER)
+    trainer.fit(Heating(), datamodule=Houses(**DATA))
+    steps = [1e3 * (b - a) for a, b in zip(laps.begins, laps.begins[1:])][3:]
+    print(f"{statistics.median(steps):.2f} ms/step median, {statistics.mean(steps):.2f} ms/step mean")
+
+
+if __name__ == "__main__":
+    main()
