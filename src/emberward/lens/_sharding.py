@@ -184,8 +184,9 @@ def wastes_of(
     rank, the gathers of what was gathered before. Small units are told at the line that made most of them, for that is
     where they change; what is computed again, at the line of the sampled forward that asks for it.
     """
-    work = replace(work, ranks=tuple(_at_calls(rank, calls.get(rank.rank, ())) for rank in work.ranks))
     by_rank = {rank.rank: rank for rank in ranks}
+    sited = (_at_looks(_at_calls(each, calls.get(each.rank, ())), by_rank[each.rank]) for each in work.ranks)
+    work = replace(work, ranks=tuple(sited))
     lengths = {each.rank: each.measured_s / each.num_steps for each in samples if each.num_steps}
     """Of the sampled steps: the observed ones are longer by what torch's profiler takes, for all that they do."""
     found: list[Waste] = []
@@ -218,6 +219,21 @@ def _at_calls(rank: RankWork, calls: Sequence[Call]) -> RankWork:
         if index < 0 or known[index].ended_s < each.began_s:
             return each
         return replace(each, site=f"{known[index].file}:{known[index].line}")
+
+    return replace(rank, transfers=tuple(told(each) for each in rank.transfers))
+
+
+def _at_looks(rank: RankWork, seen: RankOperations) -> RankWork:
+    """The rank with the line at which it was seen during each transfer that nobody else names, as a DTensor's own."""
+    sites = [
+        (at_s, site) for at_s, stack in seen.looks if (site := next((p.site for p in stack if p.owner == USER), None))
+    ]
+    moments = [at_s for at_s, _ in sites]
+
+    def told(each: Transfer) -> Transfer:
+        index = bisect.bisect_left(moments, each.began_s)
+        is_seen = not each.site and not each.label and index < len(sites) and moments[index] <= each.ended_s
+        return replace(each, site=sites[index][1]) if is_seen else each
 
     return replace(rank, transfers=tuple(told(each) for each in rank.transfers))
 
@@ -285,11 +301,12 @@ def _is_of(each: Transfer, repeats: Mapping[int, Sequence[Call]]) -> bool:
 
 
 def _dearest(transfers: Sequence[Transfer], work: RankWork) -> str | None:
-    """The line at which most of their exposed time was asked for."""
+    """The line at which most of their exposed time was asked for; None where no line is known."""
     by_site: dict[str, float] = defaultdict(float)
     for each in transfers:
-        by_site[each.site] += length_of(both(work.exposed, _times([each]))) + 1e-9
-    return max(by_site, key=lambda site: by_site[site]) or None
+        if each.site:
+            by_site[each.site] += length_of(both(work.exposed, _times([each]))) + 1e-9
+    return max(by_site, key=lambda site: by_site[site], default=None)
 
 
 def _small_gathers(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> list[Transfer]:

@@ -103,7 +103,8 @@ class AlikeWatch:
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
         self._rows = RowsWatch()
-        self._padded: dict[Where, list[float]] = defaultdict(list)
+        self._padded: dict[tuple[Where, tuple[int, ...]], list[float]] = defaultdict(list)
+        """By place and shape of the table: of a model whose file is a library's all have one place."""
 
     def start(self) -> None:
         """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
@@ -151,7 +152,7 @@ class AlikeWatch:
         if any(spent[True] for spent in self._spent.values()):
             for where, spent in self._spent.items():
                 yield {"alike": [where, spent[True], spent[False]]}
-        for where, shares in self._padded.items():
+        for (where, _), shares in self._padded.items():
             if any(shares):
                 yield {"padded": [where, sum(shares) / len(shares)]}
         yield from self._rows.lines()
@@ -184,7 +185,8 @@ class AlikeWatch:
                 self._count(where, is_alike, took_ns, storages, has_written)
                 self._rows.note(name, args, named, given, result, where if is_own else (), took_ns)
             if func is nn.functional.embedding:
-                self._padded[self._where(sys._getframe(1))[0]].append(padded(*args, **named))
+                table = tuple((args[1] if len(args) > 1 else named["weight"]).shape)
+                self._padded[self._where(sys._getframe(1))[0], table].append(padded(*args, **named))
         return result
 
     @contextlib.contextmanager

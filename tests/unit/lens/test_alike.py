@@ -386,10 +386,10 @@ def test_padding_is_told_at_the_line_that_calls_the_model(tmp_path):
     class Reads(nn.Module):
         def __init__(self):
             super().__init__()
-            self.words, self.out = nn.Embedding(100, 256), nn.Linear(256, 256)
+            self.words, self.places, self.out = nn.Embedding(100, 256), nn.Embedding(64, 256), nn.Linear(256, 256)
 
         def forward(self, given):
-            return self.out(self.words(given)).relu().sum()
+            return self.out(self.words(given) + self.places(torch.arange(64)[None])).relu().sum()
 
     model = Reads()
 

@@ -14,6 +14,7 @@ from emberward.findings import Cause
 from emberward.lens import (
     PARTS,
     Call,
+    Instruction,
     Rate,
     Sources,
     checkpointed_at,
@@ -320,6 +321,13 @@ def test_a_weight_that_the_program_gathers_itself_beside_fsdp_is_gathered_twice(
     assert 1000 * work.waterfall["exposed"] == pytest.approx(2.4, rel=0.05)
     (waste,) = wastes_of(work, ranks)
     assert (waste.cause, waste.cost_s) == (Cause.GATHERED_TWICE, pytest.approx(0.002, rel=0.05))
+    frames = tuple(
+        Instruction(file, "f", 1, owner, 8, 8, 4, 9, "CALL")
+        for file, owner in (("/x/torch/distributed/tensor/_api.py", "platform"), ("health.py", "user"))
+    )
+    looks = tuple(((step * STEP_MS + 6.0) / 1000, frames) for step in range(NUM_STEPS))
+    (waste,) = wastes_of(work, [dataclasses.replace(rank, looks=looks) for rank in ranks])
+    assert waste.site == "health.py:8", "a functional collective is in no ring: looks show who waits for it"
     others = whole_weight(json.dumps([[[90_000]], ["float"]]))  # Of another size: numbers of the batch, no weight.
     assert wastes_of(work_of(others), others) == ()
     report = whole_weight(json.dumps([[[125_000]], ["float"]]), steps=1)
