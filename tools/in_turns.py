@@ -24,7 +24,9 @@ FIRST_STEPS = 4
 
 
 @dataclass(slots=True)
-class _Side:
+class Side:
+    """One of the programs. `file`: what `told_steps` writes of it."""
+
     process: subprocess.Popen[bytes]
     file: Path
     stood: list[tuple[float, float]] = field(default_factory=list)
@@ -80,7 +82,7 @@ def steps_in_turns(
     `sides`: a folder, and the command to run in it, of a file that `told_steps` is to write. Blocks until both ended.
     """
     with tempfile.TemporaryDirectory() as place:
-        started: list[_Side] = []
+        started: list[Side] = []
         end_s = time.monotonic() + limit_s
         try:
             for number, (folder, command) in enumerate(sides):
@@ -89,7 +91,7 @@ def steps_in_turns(
                     command(file), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                 )  # fmt: skip
-                started.append(_Side(process, file))
+                started.append(Side(process, file))
             until_s = _take_turns(started, end_s)
             for side in started:
                 side.process.wait(max(end_s - time.monotonic(), 1.0))
@@ -101,7 +103,7 @@ def steps_in_turns(
         return tuple(None if side.process.returncode else side.step_ms(until_s) for side in started)
 
 
-def _take_turns(sides: Sequence[_Side], end_s: float) -> float:
+def _take_turns(sides: Sequence[Side], end_s: float) -> float:
     """Until one has ended, or `end_s`; when that was. All go on afterwards."""
     while any(len(told_steps.read(side.file)) < FIRST_STEPS and side.process.poll() is None for side in sides):
         for side in sides:

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from in_turns import FIRST_STEPS, SLICE_S, steps_in_turns
+import told_steps
+from in_turns import FIRST_STEPS, SLICE_S, Side, steps_in_turns
 
 TOLD_STEPS = Path(__file__).resolve().parents[2] / "tools" / "told_steps.py"
 PROGRAM = """
@@ -29,21 +30,31 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_a_step_is_told_without_the_time_in_which_its_program_stood_still(tmp_path):
+    file = tmp_path / "0.steps"
+    # Two while it loads; then a step a second, and 7 s of standing still within one; one after the other has ended.
+    file.write_bytes(b"".join(map(told_steps.FORM.pack, [1.0, 2.0, 11.0, 12.0, 20.0, 21.0, 40.0])))
+    side = Side(process=None, file=file, stood=[(2.5, 10.0), (12.5, 19.5)])
+    assert side.step_ms(until_s=30.0) == pytest.approx(1000.0)
+    assert side.step_ms(until_s=11.5) is None, "one step is none"
+    assert Side(process=None, file=file).step_ms(until_s=30.0) is None, "it never took a turn"
+
+
 @pytest.mark.thorough
-def test_the_steps_of_each_side_are_told_without_the_turns_of_the_other(folder):
+def test_two_programs_take_turns_to_their_ends(folder):
     steps = FIRST_STEPS + int(4 * SLICE_S / 0.01)
-    slow, fast = steps_in_turns([(folder, command(20, steps)), (folder, command(10, steps))], limit_s=60.0)
+    slow, fast = steps_in_turns([(folder, command(20, steps)), (folder, command(10, steps))], limit_s=100.0)
     assert slow is not None
     assert fast is not None
-    assert 20 <= slow < 30
-    assert 10 <= fast < 15
-    assert 1.7 < slow / fast < 2.3
+    assert slow >= 20, "of processor time alone"
+    assert fast >= 10
+    assert (folder / "done").exists()
 
 
 @pytest.mark.thorough
 def test_a_side_that_fails_has_no_steps_and_lets_the_other_go_on_to_its_end(folder):
     (folder / "other").mkdir()
     (folder / "other" / "train.py").write_text("raise SystemExit(1)")
-    failed, _ = steps_in_turns([(folder / "other", command(1, 1)), (folder, command(5, 20))], limit_s=60.0)
+    failed, _ = steps_in_turns([(folder / "other", command(1, 1)), (folder, command(5, 20))], limit_s=100.0)
     assert failed is None
     assert (folder / "done").exists()
