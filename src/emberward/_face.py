@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+_COMMENT = re.compile(r" *#.*")
 _IMPORT = re.compile(r"^    from (\S+) import (?:\(([^)]*)\)|(.+))$", re.MULTILINE)
 
 
 def face_of(room: str) -> Callable[[str], object]:
     """The ``__getattr__`` of the package `room`, which is being imported: by the imports of its own text."""
-    source = sys.modules[room].__loader__.get_source(room)  # type: ignore[union-attr]
+    source = _COMMENT.sub("", sys.modules[room].__loader__.get_source(room))  # type: ignore[union-attr]
     homes = {
         name.strip(): file
         for file, broken, whole in _IMPORT.findall(source)

@@ -5,19 +5,13 @@ Torch is never imported here: what needs it runs in child processes or is import
 
 from typing import TYPE_CHECKING
 
+from emberward._face import face_of
 from emberward.cli._call import main
 from emberward.cli._main import app_of
 
 if TYPE_CHECKING:
-    from emberward.cli._python_run import Run
-
-
-def __getattr__(name: str) -> object:
-    if name == "Run":
-        from emberward.cli._python_run import Run  # what a notebook loads, and no verb
-
-        return Run
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+    from emberward.cli._python_run import Run  # what a notebook loads, and no verb
+else:
+    __getattr__ = face_of(__name__)
 
 __all__ = ["Run", "app_of", "main"]
