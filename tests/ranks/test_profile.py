@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """import hashlib, sys, time
 import torch
 
@@ -76,3 +78,42 @@ def test_of_a_program_without_gradients_the_turns_of_its_loop_are_the_steps(tmp_
     (stall,) = [each for each in document["findings"] if each["code"] == "P101"]
     assert (stall["cause"], stall["site"]) == ("sleep", f"{tmp_path}/search.py:5")
     assert stall["cost_ms_per_step"] >= 16  # Of 24, as above.
+
+
+AVERAGED = """import sys
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+net = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(6)))
+model = DistributedDataParallel(net) if sys.argv[1] == "ddp" else net
+for p in net.parameters():
+    dist.broadcast(p.data, 0)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(26):
+    model(torch.randn(64, 512)).square().mean().backward()
+    flat = torch.cat([p.grad.flatten() for p in net.parameters()])
+    dist.all_reduce(flat)
+    at = 0
+    for p in net.parameters():
+        p.grad.copy_(flat[at : at + p.numel()].view_as(p) / dist.get_world_size())
+        at += p.numel()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("how", ["ddp", "plain"])
+def test_gradients_that_ddp_has_averaged_are_not_summed_again_and_others_have_to_be(tmp_path, how):
+    (tmp_path / "train.py").write_text(AVERAGED)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py", how]
+    command = [sys.executable, "-m", "emberward", "profile", "--steps", "12", "--json", "--", *launch]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0
+    findings = json.loads(done.stdout)["findings"]
+    twice = [each for each in findings if each["cause"] == "reduced_twice"]
+    assert [each["site"] for each in twice] == ([f"{tmp_path}/train.py:16"] if how == "ddp" else [])

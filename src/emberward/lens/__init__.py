@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from emberward.lens._causes import Told, tell
     from emberward.lens._findings import MEANS, missing_part, nothing_measured
     from emberward.lens._flow import repeats_of, slack_of, unread_of
+    from emberward.lens._held import held_by_all
     from emberward.lens._operations import (
         OPERATIONS_SUFFIX,
         UNFINISHED_SUFFIX,
@@ -103,6 +104,7 @@ __all__ = [
     "find_stalls",
     "finding_page",
     "flops_of",
+    "held_by_all",
     "in_order",
     "is_result_kept_from_all",
     "line_shares",

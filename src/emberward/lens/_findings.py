@@ -123,6 +123,14 @@ EXPOSED: dict[Cause, tuple[str, str]] = {
         "waits for a transfer whose result nobody reads",
         "make it only in the steps that use it",
     ),
+    Cause.REDUCED_TWICE: (
+        "waits for a sum of what all ranks hold alike",
+        "take it out: what is summed was averaged before (DDP does so in the backward), or computed alike everywhere",
+    ),
+    Cause.REDUNDANT_WORK: (
+        "waits for a transfer of what all ranks hold alike",
+        "send it once, before the loop; ranks that begin alike and sum their gradients stay alike",
+    ),
     Cause.TINY_MESSAGES: (
         "makes many small transfers, most of whose time is their start",
         "put the tensors into one and send that (coalescing, a flat buffer)",

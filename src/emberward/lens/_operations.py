@@ -90,6 +90,20 @@ class Rows:
     is_maker: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A collective of the compared steps, and a checksum of what the rank gave to it; None where that says nothing.
+
+    `group`, `size`: its group's name and number of ranks. See [Note: held by all] in `sources._held`.
+    """
+
+    line: Line
+    op: str
+    group: str
+    size: int
+    checksum: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """A backward some of whose nodes no gradient needs that is read: their `sequences`, and of how many parameters and
@@ -138,6 +152,7 @@ class RankOperations:
     alike: Mapping[Where, tuple[float, float]] = field(default_factory=dict)
     padded: tuple[tuple[Where, float], ...] = ()
     rows: Mapping[Where, Rows] = field(default_factory=dict)
+    held: tuple[Held, ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -178,6 +193,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     alike: dict[Where, tuple[float, float]] = {}
     padded: list[tuple[Where, float]] = []
     rows: dict[Where, Rows] = {}
+    held: list[Held] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -215,6 +231,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "rows" in line:
             where, *of_place = line["rows"]
             rows[_where(where)] = Rows(*of_place)
+        elif "held" in line:
+            file, number, *of_call = line["held"]
+            held.append(Held((file, number), *of_call))
         elif "unread" in line:
             each = line["unread"]
             began, ended = each["backward"]
@@ -253,6 +272,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         alike=alike,
         padded=tuple(padded),
         rows=rows,
+        held=tuple(held),
     )
 
 

@@ -12,7 +12,8 @@ last rank that is the peer's lateness, after it the transfer. A transfer could h
 
 How long that is: see [Note: what could hide a call]. A receive that its rank waits for at a line of its own is told as
 `early_wait` too, with all of the wait: whoever the sender is, and however late, what comes behind the wait could go on
-meanwhile. The same holds for a collective whose wait is a call of its own.
+meanwhile. The same holds for a collective whose wait is a call of its own, and for one that could be issued earlier, by
+all ranks: a rank that is late has issued it then.
 
 A barrier moves nothing: ranks that are late in turn lose in it what each is late by. Where the steps are shorter
 without it, which they are not where the next collective makes the ranks meet anyway, it is `synchronize`.
@@ -93,12 +94,12 @@ def audit(
     sources: Sources,
     hidden: Sequence[Sequence[Call]] = (),
     slack: Mapping[int, Mapping[Line, Sequence[Slack]]] = {},
-    unread: frozenset[Line] = frozenset(),
+    in_vain: Mapping[Line, Cause] = {},
 ) -> Overlap:
     """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone.
 
     `hidden`: meetings that no ring has and that stand at no line ([Note: meetings of the backward]). `slack`: of each
-    rank, by line, that of each of a step's calls there. `unread`: lines of calls whose results nobody reads.
+    rank, by line, that of each of a step's calls there. `in_vain`: lines whose calls need not be, and why not.
     """
     by_rank = {each.rank: each for each in samples if each.num_steps}
     inside = [
@@ -136,7 +137,7 @@ def audit(
     transfers = [each for calls_here in rest.values() for each in calls_here]
     ends_before = _ends_before(call for call, _, _ in transfers)
     for calls_here in rest.values():
-        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack, unread)
+        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack, in_vain)
         if reason is not None and reason.cost_s >= max(MIN_SHARE * max(step_s.values()), MIN_COST_S):
             found.append(reason)
     num_steps = max(steps.values(), default=1)
@@ -222,7 +223,7 @@ def _reason(
     samples: Mapping[int, RankSamples],
     sources: Sources,
     slack: Mapping[int, Mapping[Line, Sequence[Slack]]],
-    unread: frozenset[Line],
+    in_vain: Mapping[Line, Cause],
 ) -> Exposed | None:
     """Why the transfers that one line issues are exposed; None when nothing could have hidden them."""
     by_rank: dict[int, list[tuple[Call, float, float]]] = defaultdict(list)
@@ -242,15 +243,15 @@ def _reason(
     waits_s = sum(max(each.free_s - each.blocked_s, 0.0) for each, _, _ in own) / samples[rank].num_steps
     early, later = _hidden(own, moved, samples[rank])
     before_s, after_s = (sum(each) / samples[rank].num_steps for each in (early, later))
-    # What hides a transfer either way is told by the longer time; a wait for the other ranks a later wait hides alone.
+    # What hides it either way, the transfer or the wait for the other ranks, is told by the longer time.
     is_longer = sum(before for before, _ in moved) > sum(after for _, after in moved)
     is_late = is_longer and before_s > after_s / 2
     if call.op == "barrier":
         return _barrier(call, waits_s - cost_s, number, samples, costs)
     cause, gain_s, sure = Cause.NONE, 0.0, 1.0
     num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
-    if (call.file, call.line) in unread:
-        cause, gain_s = Cause.UNUSED_RESULT, cost_s
+    if (call.file, call.line) in in_vain:
+        cause, gain_s = in_vain[call.file, call.line], cost_s
     elif num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
         cause, gain_s = Cause.TINY_MESSAGES, min(start_s * (num_tiny - 1), tiny_s)
     elif behind_s > cost_s / 2:
@@ -290,8 +291,9 @@ def _hidden(
     for call, rest, _ in own:
         turn, step = turns[call.group, call.number], _step_of(rank, call.issued_s)
         before, after = moved[turn] if turn < len(moved) else (0.0, 0.0)
-        before_s[step] += min(before, rest)
-        after_s[step] += min(after, rest if call.blocks else max(call.free_s - call.blocked_s, 0.0))
+        waited_s = max(call.free_s - call.blocked_s, 0.0)
+        before_s[step] += min(before, waited_s)
+        after_s[step] += min(after, rest if call.blocks else waited_s)
     return [*before_s.values()], [*after_s.values()]
 
 

@@ -21,6 +21,7 @@ from emberward.lens._findings import (
     waste_finding,
 )
 from emberward.lens._flow import repeats_of, slack_of, unread_of
+from emberward.lens._held import held_by_all
 from emberward.lens._logs import log_lines
 from emberward.lens._operations import RankOperations
 from emberward.lens._overlap import Exposed, Overlap, audit
@@ -166,7 +167,8 @@ def profile_of(
     hidden = [in_order(each, of_rank) for each in backward_meetings(computing)] if is_hidden else []
     slack = {rank.rank: slack_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
     unread = _unread(seen, of_rank, measured, sources)
-    overlap = audit(calls, held, sources, hidden, slack, unread) if (calls or hidden) and measured else None
+    in_vain = {**held_by_all(seen), **dict.fromkeys(unread, Cause.UNUSED_RESULT)}
+    overlap = audit(calls, held, sources, hidden, slack, in_vain) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, held)
     seen_stalls = find_stalls(measured, sources, replay)
     stalls = tuple(stall for stall in seen_stalls if stall.is_certain)

@@ -180,7 +180,7 @@ class Replay:
                 return self.gain_s(Edit(cuts={rank: [*self._over_mean(rank, exposed.part)] for rank in self._samples}))
             case Cause.LATE_ISSUE | Cause.EARLY_WAIT:
                 return min(self.gain_s(Edit(moved={line: exposed.moved})), exposed.cost_s)
-            case Cause.SYNCHRONIZE | Cause.UNUSED_RESULT:
+            case Cause.SYNCHRONIZE | Cause.UNUSED_RESULT | Cause.REDUCED_TWICE | Cause.REDUNDANT_WORK:
                 return min(self.gain_s(Edit(dropped=frozenset({line}))), exposed.cost_s)
             case Cause.SAME_LANE:
                 return self.gain_s(Edit(own_lane=frozenset({line})))

@@ -31,6 +31,7 @@ from emberward.events import Owner, main_package, owner_of
 from emberward.sources._accesses import GIVEN, accesses_of
 from emberward.sources._alike import AlikeWatch
 from emberward.sources._gradients import GradientWatch
+from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
 from emberward.sources._units import UNITS
 
@@ -76,6 +77,7 @@ class OperationProbe:
         self._looks = Looks()
         self._gradients = GradientWatch()
         self._alike = AlikeWatch()
+        self._held = HeldWatch()
         self._graphs: list[tuple[int, int]] = []
         """Backwards that make a graph of their own, as a penalty on gradients does: none computes a forward again."""
         self._pageable: set[str] = set()
@@ -87,11 +89,13 @@ class OperationProbe:
     def compare(self) -> None:
         """The steps before those to observe are compared from now on."""
         self._alike.start()
+        self._held.start()
 
     def start(self) -> None:
         """The steps to observe begin now. Where the program has a profiler running, none is."""
         self._alike.stepped()
         self._alike.stop()
+        self._held.stop()
         if torch._C._autograd._profiler_enabled():
             self._why = "the program runs a profiler of its own"
             return
@@ -277,6 +281,7 @@ class OperationProbe:
             yield from accesses_of(self._result)
         yield from self._gradients.lines()
         yield from self._alike.lines()
+        yield from self._held.lines()
         yield from self._looks.lines()
         yield {"end": True}
 

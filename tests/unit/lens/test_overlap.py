@@ -151,6 +151,14 @@ def test_a_call_that_could_have_been_issued_earlier_is_named():
     assert causes(seen) == [(Cause.LATE_ISSUE, "train.py:4", 30, 25)]
 
 
+def test_a_call_that_all_ranks_could_issue_before_what_makes_one_of_them_late_gains_the_wait_for_it():
+    # Rank 1 is late in the first call of each step, rank 0 in the second.
+    in_turn = [[(10, 10, 31), (81, 81, 82)], [(30, 30, 31), (61, 61, 82)]]
+    for slack_ms, wanted in ((25, [(Cause.LATE_ISSUE, "train.py:4", 21, 21)]), (0, [])):
+        seen = found(LATE, in_turn, wait_line=5, line=4, lines={3: 40, 5: 40}, slack_ms=(slack_ms, 0))
+        assert causes(seen) == wanted
+
+
 def test_a_transfer_that_nothing_could_hide_that_is_hidden_or_that_another_asks_for_is_not_accused():
     assert causes(found(LATE, [[(30, 31, 61)]] * 2, wait_line=5, line=4, lines={3: 25, 5: 30})) == []
     hidden = [[(10, 40, 40.2)]] * 2
