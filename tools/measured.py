@@ -28,6 +28,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from first_contacts import tables
+
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"
 FIRST_CONTACT = MEASURED / "first_contact"
@@ -253,11 +255,9 @@ def table() -> str:
         "## First contact",
         "",
         "What the code said of sets of programs or files that it had never met, written once and never again. Their",
-        "authors had seen neither the code nor its tests.",
-        "",
+        "authors had seen neither the code nor its tests. What each set is: tests/unseen/README.md.",
     ]
-    found = sorted(FIRST_CONTACT.glob("*.json"))
-    lines += [f"- [{path.stem}](first_contact/{path.name}): {json.loads(path.read_text())['what']}" for path in found]
+    lines += tables(FIRST_CONTACT)
     return "\n".join(lines) + "\n"
 
 
