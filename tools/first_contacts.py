@@ -64,7 +64,7 @@ KINDS: dict[str, tuple[str, Row, Callable[[Mapping[str, Any]], Row]]] = {
         _probes,
     ),
     "predictions": (
-        "Published runs beside their predictions (those of `predictions_4` with a share learnt from runs: decision 0016)",
+        "Published runs beside predictions (`predictions_4`: with a share learnt from runs, decision 0016)",
         ("predicted", "median error", "within 25%", "too fast"),
         lambda value: _predictions(value["rows"]),
     ),
