@@ -255,7 +255,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         rank=head["rank"],
         device=head["device"],
         device_name=head.get("device_name") or head["device"],
-        threads=head["threads"],
+        threads=head.get("threads", 1),
         main=next((each.thread for each in operations if each.name == START), -1),
         bounds_s=tuple(each / 1e9 for each in head["bounds_ns"]),
         operations=tuple(operations),

@@ -24,7 +24,7 @@ import bisect
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.events import Group
@@ -56,6 +56,8 @@ class Exposed:
     `issued_at`: file and line of the calls. `gain_s`: what the step would be shorter by, once it was replayed.
     `sure`: the share of that which its standard error over the steps leaves.
     `moved`: by how much the first call of a step could be issued earlier or waited for later, the second and so on.
+    `transfer_s`: what of the cost is no wait for a rank; `busy_s`: what of the transfer takes the processors that the
+    ranks compute with, wherever it stands.
     """
 
     cause: Cause
@@ -66,6 +68,8 @@ class Exposed:
     moved: tuple[Slack, ...] = ()
     gain_s: float = 0.0
     sure: float = 1.0
+    transfer_s: float = 0.0
+    busy_s: float = 0.0
     share: float
     ranks: tuple[int, ...]
     waiting: tuple[int, ...]
@@ -95,11 +99,13 @@ def audit(
     hidden: Sequence[Sequence[Call]] = (),
     slack: Mapping[int, Mapping[Line, Sequence[Slack]]] = {},
     in_vain: Mapping[Line, Cause] = {},
+    loads: Mapping[int, float] = {},
 ) -> Overlap:
     """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone.
 
     `hidden`: meetings that no ring has and that stand at no line ([Note: meetings of the backward]). `slack`: of each
     rank, by line, that of each of a step's calls there. `in_vain`: lines whose calls need not be, and why not.
+    `loads`: of each rank `load_of` all that it moves in a step, below Python too.
     """
     by_rank = {each.rank: each for each in samples if each.num_steps}
     inside = [
@@ -137,7 +143,7 @@ def audit(
     transfers = [each for calls_here in rest.values() for each in calls_here]
     ends_before = _ends_before(call for call, _, _ in transfers)
     for calls_here in rest.values():
-        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack, in_vain)
+        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack, in_vain, loads)
         if reason is not None and reason.cost_s >= max(MIN_SHARE * max(step_s.values()), MIN_COST_S):
             found.append(reason)
     num_steps = max(steps.values(), default=1)
@@ -224,6 +230,7 @@ def _reason(
     sources: Sources,
     slack: Mapping[int, Mapping[Line, Sequence[Slack]]],
     in_vain: Mapping[Line, Cause],
+    loads: Mapping[int, float],
 ) -> Exposed | None:
     """Why the transfers that one line issues are exposed; None when nothing could have hidden them."""
     by_rank: dict[int, list[tuple[Call, float, float]]] = defaultdict(list)
@@ -239,19 +246,24 @@ def _reason(
         [(each, rest) for each, rest, _ in transfers if each.group == call.group and each.rank == rank]
     )
     behind_s = _behind_s(own, ends_before) / samples[rank].num_steps
-    moved = tuple(slack.get(rank, {}).get((call.file, call.line), ())) if _asks_itself(call, sources) else ()
-    waits_s = sum(max(each.free_s - each.blocked_s, 0.0) for each, _, _ in own) / samples[rank].num_steps
-    early, later = _hidden(own, moved, samples[rank])
+    asks = _asks_itself(call, sources)
+    slacks = {each: tuple(slack.get(each, {}).get((call.file, call.line), ()) if asks else ()) for each in by_rank}
+    moved = slacks[rank]
+    hideable = _Hideable(by_rank, slacks, samples)
+    early, later = _longest(by_rank, samples, hideable.before_s), _longest(by_rank, samples, hideable.after_s)
     before_s, after_s = (sum(each) / samples[rank].num_steps for each in (early, later))
+    waits = _longest(by_rank, samples, lambda each, rest: _waited_s(each))
     # What hides it either way, the transfer or the wait for the other ranks, is told by the longer time.
     is_longer = sum(before for before, _ in moved) > sum(after for _, after in moved)
     is_late = is_longer and before_s > after_s / 2
     if call.op == "barrier":
-        return _barrier(call, waits_s - cost_s, number, samples, costs)
-    cause, gain_s, sure = Cause.NONE, 0.0, 1.0
+        late = _longest(by_rank, samples, lambda each, rest: _waited_s(each) - rest)
+        return _barrier(call, sum(late) / samples[rank].num_steps, number, samples, costs)
+    cause, gain_s, sure, busy_s = Cause.NONE, 0.0, 1.0, 0.0
     num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
     if (call.file, call.line) in in_vain:
-        cause, gain_s = in_vain[call.file, call.line], cost_s
+        cause, cost_s = in_vain[call.file, call.line], sum(waits) / samples[rank].num_steps
+        gain_s = cost_s
     elif num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
         cause, gain_s = Cause.TINY_MESSAGES, min(start_s * (num_tiny - 1), tiny_s)
     elif behind_s > cost_s / 2:
@@ -260,6 +272,7 @@ def _reason(
         cause = Cause.LATE_ISSUE if is_late else Cause.EARLY_WAIT
         gain_s = before_s if is_late else after_s
         sure = 1 - uncertainty(early if is_late else later, samples[rank].num_steps)
+        busy_s = min(_busy_s(own, loads.get(rank, 0.0), samples), max(cost_s, 0.0))
         cost_s = max(cost_s, gain_s)
         moved = tuple((before, 0.0) if is_late else (0.0, after) for before, after in moved)
     if cause is Cause.NONE or gain_s < max(MIN_SHARE * samples[rank].measured_s / samples[rank].num_steps, MIN_COST_S):
@@ -272,6 +285,8 @@ def _reason(
         cost_s=cost_s,
         part=gain_s / cost_s,
         sure=sure,
+        transfer_s=costs[rank],
+        busy_s=busy_s,
         moved=moved,
         share=cost_s * samples[rank].num_steps / samples[rank].measured_s,
         ranks=tuple(sorted(each for each, cost in costs.items() if cost >= costs[rank] / 2)),
@@ -281,20 +296,73 @@ def _reason(
     )
 
 
-def _hidden(
-    own: Sequence[tuple[Call, float, float]], moved: Sequence[Slack], rank: RankSamples
-) -> tuple[list[float], list[float]]:
-    """What of the calls an earlier issue could hide, and a later wait: seconds in each step that has such calls."""
-    turns = turns_of((call for call, _, _ in own), rank.bounds_s)
-    before_s: dict[int, float] = defaultdict(float)
-    after_s: dict[int, float] = defaultdict(float)
-    for call, rest, _ in own:
-        turn, step = turns[call.group, call.number], _step_of(rank, call.issued_s)
-        before, after = moved[turn] if turn < len(moved) else (0.0, 0.0)
-        waited_s = max(call.free_s - call.blocked_s, 0.0)
-        before_s[step] += min(before, waited_s)
-        after_s[step] += min(after, rest if call.blocks else waited_s)
-    return [*before_s.values()], [*after_s.values()]
+def load_of(num_bytes: int) -> float:
+    """What a transfer is to the threads that make it, in bytes: its start is as dear as `SMALL_BYTES`."""
+    return float(num_bytes + SMALL_BYTES)
+
+
+def _busy_s(own: Sequence[tuple[Call, float, float]], all_load: float, samples: Mapping[int, RankSamples]) -> float:
+    """Seconds a step that the calls of one rank and line take from the processors with which the ranks compute.
+
+    By their share of what the process's other threads took, as far as there is no processor besides those of the ranks'
+    own threads. None on a device, which moves its own data.
+    """
+    rank = samples[own[0][0].rank]
+    if rank.device != "cpu" or not rank.cores or all_load <= 0:
+        return 0.0
+    free = min(max(rank.cores / len(samples) - rank.threads, 0.0), 1.0)
+    load = sum(load_of(call.num_bytes) for call, _, _ in own) / rank.num_steps
+    return (1 - free) * rank.others_s / rank.num_steps * min(load / all_load, 1.0)
+
+
+ByRank = Mapping[int, Sequence[tuple[Call, float, float]]]
+
+
+def _waited_s(call: Call) -> float:
+    return max(call.free_s - call.blocked_s, 0.0)
+
+
+def _longest(
+    by_rank: ByRank, samples: Mapping[int, RankSamples], seconds: Callable[[Call, float], float]
+) -> list[float]:
+    """Of each step with such calls the seconds of them all on the rank that has most then.
+
+    Ranks that wait for each other in turn, from step to step, make every step longer. `seconds` is given a call and
+    what of its wait is the transfer.
+    """
+    found: dict[int, float] = defaultdict(float)
+    for rank, own in by_rank.items():
+        of_rank: dict[int, float] = defaultdict(float)
+        for call, rest, _ in own:
+            of_rank[_step_of(samples[rank], call.issued_s)] += seconds(call, rest)
+        for step, each in of_rank.items():
+            found[step] = max(found[step], each)
+    return [*found.values()]
+
+
+class _Hideable:
+    """What of a call an earlier issue could hide, and a later wait."""
+
+    def __init__(
+        self, by_rank: ByRank, slacks: Mapping[int, Sequence[Slack]], samples: Mapping[int, RankSamples]
+    ) -> None:
+        self._slacks = slacks
+        self._turns = {
+            rank: turns_of((call for call, _, _ in own), samples[rank].bounds_s) for rank, own in by_rank.items()
+        }
+
+    def _slack(self, call: Call) -> Slack:
+        moved, turn = self._slacks[call.rank], self._turns[call.rank][call.group, call.number]
+        return moved[turn] if turn < len(moved) else (0.0, 0.0)
+
+    def before_s(self, call: Call, rest_s: float) -> float:
+        """By an earlier issue."""
+        del rest_s
+        return min(self._slack(call)[0], _waited_s(call))
+
+    def after_s(self, call: Call, rest_s: float) -> float:
+        """By a later wait: for a late rank that of a wait of its own alone."""
+        return min(self._slack(call)[1], rest_s if call.blocks else _waited_s(call))
 
 
 def _barrier(

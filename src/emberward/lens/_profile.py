@@ -24,7 +24,7 @@ from emberward.lens._flow import repeats_of, slack_of, unread_of
 from emberward.lens._held import held_by_all
 from emberward.lens._logs import log_lines
 from emberward.lens._operations import RankOperations
-from emberward.lens._overlap import Exposed, Overlap, audit
+from emberward.lens._overlap import Exposed, Overlap, audit, load_of
 from emberward.lens._replay import Replay
 from emberward.lens._samples import MIN_GAIN, USER, RankSamples, steps_since
 from emberward.lens._sharding import Sharding, sharding_of, wastes_of
@@ -36,7 +36,7 @@ from emberward.lens._tensors import tensor_shares
 from emberward.lens._uneven import is_of_pace, uneven_steps
 from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._waste import Waste
-from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
+from emberward.lens._work import PARTS, SHOWN_MODULES, RankWork, Rate, Work, work_of
 
 SHOWN_PARTS = 3
 MAX_UNCERTAIN = 6
@@ -168,7 +168,8 @@ def profile_of(
     slack = {rank.rank: slack_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
     unread = _unread(seen, of_rank, measured, sources)
     in_vain = {**held_by_all(seen), **dict.fromkeys(unread, Cause.UNUSED_RESULT)}
-    overlap = audit(calls, held, sources, hidden, slack, in_vain) if (calls or hidden) and measured else None
+    loads = {} if work is None else {each.rank: _load(each, work.num_steps) for each in work.ranks}
+    overlap = audit(calls, held, sources, hidden, slack, in_vain, loads) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, held)
     seen_stalls = find_stalls(measured, sources, replay)
     stalls = tuple(stall for stall in seen_stalls if stall.is_certain)
@@ -208,18 +209,22 @@ def profile_of(
     )
 
 
+def _load(rank: RankWork, num_steps: int) -> float:
+    """Of all that a rank moves in a step."""
+    return sum(load_of(each.num_bytes) for each in rank.transfers) / num_steps
+
+
 def _weighed(each: Exposed, gain_s: float) -> Exposed:
-    """With what the step would gain. A rank that is late costs no more: of work dealt evenly each has a part.
+    """With what the step would gain. A wait for ranks costs no more: of work dealt evenly each has a part.
 
     Many small calls cost as much at least: ranks that meet once instead wait for each other once.
     """
-    if each.cause is Cause.TINY_MESSAGES and gain_s > each.cost_s:
-        share = each.share * gain_s / each.cost_s
-        return dataclasses.replace(each, gain_s=gain_s, cost_s=gain_s, share=share)
-    if each.cause not in (Cause.LATE_PEER, Cause.IMBALANCE) or not 0 < gain_s < each.cost_s:
-        return dataclasses.replace(each, gain_s=gain_s)
-    share = each.share * gain_s / each.cost_s
-    return dataclasses.replace(each, gain_s=gain_s, cost_s=gain_s, share=share)
+    cost_s = each.cost_s
+    if each.cause is Cause.TINY_MESSAGES:
+        cost_s = max(cost_s, gain_s)
+    elif each.cause is not Cause.SAME_LANE and gain_s > 0:
+        cost_s = min(cost_s, max(gain_s, each.transfer_s))
+    return dataclasses.replace(each, gain_s=gain_s, cost_s=cost_s, share=each.share * cost_s / each.cost_s)
 
 
 def _unread(

@@ -179,7 +179,7 @@ class Replay:
             case Cause.IMBALANCE:
                 return self.gain_s(Edit(cuts={rank: [*self._over_mean(rank, exposed.part)] for rank in self._samples}))
             case Cause.LATE_ISSUE | Cause.EARLY_WAIT:
-                return min(self.gain_s(Edit(moved={line: exposed.moved})), exposed.cost_s)
+                return max(min(self.gain_s(Edit(moved={line: exposed.moved})), exposed.cost_s) - exposed.busy_s, 0.0)
             case Cause.SYNCHRONIZE | Cause.UNUSED_RESULT | Cause.REDUCED_TWICE | Cause.REDUNDANT_WORK:
                 return min(self.gain_s(Edit(dropped=frozenset({line}))), exposed.cost_s)
             case Cause.SAME_LANE:

@@ -78,6 +78,8 @@ class RankSamples:
     tried again, by step, where it did. `pageable`: lines that copy to a device from memory that is not pinned.
     `num_reads`: numbers that the training thread takes out of tensors, a step. `log_lines`: lines that give values to a
     library's log. `shares`: of lines, what of their time is spent with tensors ([Note: lines without tensors]).
+    `others_s`: processor time of the process's other threads. `cores`: processors that it may use, 0 where that is not
+    known. `threads`: those that compute an operation.
     """
 
     rank: int
@@ -100,6 +102,9 @@ class RankSamples:
     num_reads: float = 0.0
     log_lines: frozenset[tuple[str, int]] = frozenset()
     shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    others_s: float = 0.0
+    cores: int = 0
+    threads: int = 1
     problems: tuple[str, ...] = field(default=())
 
     @property
@@ -166,6 +171,7 @@ def _without_first(rank: RankSamples, num_steps: int) -> RankSamples:
         first_step=first,
         bounds_s=rank.bounds_s[num_steps:],
         queue_s=rank.queue_s * (1 - num_steps / rank.num_steps),
+        others_s=rank.others_s * (1 - num_steps / rank.num_steps),
         stacks=tuple(each for each in stacks if each.steps),
     )
 
@@ -257,4 +263,7 @@ def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
         is_whole=head["is_last"],
         by_turns=head.get("by_turns", False),
         retried=_retried(head["first_step"], head.get("retries", ())),
+        others_s=head.get("others_ns", 0) / 1e9,
+        cores=head.get("cores") or 0,
+        threads=head.get("threads", 1),
     )

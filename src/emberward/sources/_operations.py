@@ -250,7 +250,6 @@ class OperationProbe:
             "form": FORM,
             "bounds_ns": self._bounds,
             "offset_ns": self._offset_ns,
-            "threads": torch.get_num_threads(),
             "free_bytes": self._free_bytes,
             "pageable": sorted(self._pageable),
             "why_short": self._why,

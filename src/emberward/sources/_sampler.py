@@ -115,6 +115,7 @@ class Sampler:
         self._queued: list[int] = []
         self._schedule: int | None = None
         self._own_schedule: int | None = None
+        self._other_ns = 0
         self._given_s = 0.0
         """How long the sampling thread has waited for the interpreter when it got it last."""
         self._outputs: set[tuple[str, int]] = set()
@@ -218,6 +219,7 @@ class Sampler:
         write_ns = int(FIRST_WRITE_S * 1e9)
         with contextlib.suppress(OSError):
             self._own_schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        others_ns = self._others_ns()
         moments = _moments(began_ns, int(PERIOD_S * 1e9))
         due_ns = next(moments)
         while (look := self._look(due_ns)) is not None:
@@ -245,11 +247,13 @@ class Sampler:
             self._add(*_half(before, used, queued))
             last_ns, last_busy, last_queue = now_ns, busy, queue
             if now_ns - began_ns > write_ns:
+                self._other_ns = self._others_ns() - others_ns
                 self._write(is_last=False)
                 self._given_s = SWITCH_S  # Somewhere in writing: who held the interpreter is not known.
                 write_ns *= 2
         if before is not None:
             self._add(*_half(before, used, queued))
+        self._other_ns = self._others_ns() - others_ns
         gc.callbacks.remove(self._collects)
         sys.setswitchinterval(self._switch_s)
         self._queued.append(self._queue_ns())
@@ -349,6 +353,10 @@ class Sampler:
         """Processor time of the training thread."""
         return time.monotonic_ns() if self._clock is None else time.clock_gettime_ns(self._clock)
 
+    def _others_ns(self) -> int:
+        """Processor time of the process's other threads than the training one and this."""
+        return time.process_time_ns() - self._busy_ns() - time.thread_time_ns() if self._clock is not None else 0
+
     def _queue_ns(self) -> int:
         """How long the training thread was ready and no processor was free."""
         return _queue_ns(self._schedule)
@@ -382,6 +390,7 @@ class Sampler:
             "retries": self._retried[: len(bounds)],
             "first_step": self._step - len(bounds) + 1,
             "queue_ns": self._waited_ns(is_last=is_last),
+            "others_ns": self._other_ns,
             "has_cpu_time": self._clock is not None,
             "loop": [[code.co_filename, code.co_name, code.co_firstlineno] for code in loop],
             "outputs": sorted(self._outputs),

@@ -182,6 +182,8 @@ def _head() -> dict[str, Any]:
         "world_size": None if identity is None else identity.world_size,
         "device": "cuda" if has_device else "cpu",
         "device_name": torch.cuda.get_device_name() if has_device else "cpu",
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
     }
 
 

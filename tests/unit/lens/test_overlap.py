@@ -93,10 +93,10 @@ def samples(rank, *, lines, queue_ms=0):
 
 
 def calls(rank, plan, *, wait_line, line, numel=1_000_000):
-    """`plan`: (issued, blocked from, free) in ms of each call of a step."""
+    """`plan`: (issued, blocked from, free) in ms of each call of a step, or a function of the step that gives them."""
     events, sequences = [], {}
     for step in range(NUM):
-        for issued, blocked, free in plan:
+        for issued, blocked, free in plan(step) if callable(plan) else plan:
             at = step * STEP_MS * MS
             position = len(sequences)
             call = Event(
@@ -157,6 +157,31 @@ def test_a_call_that_all_ranks_could_issue_before_what_makes_one_of_them_late_ga
     for slack_ms, wanted in ((25, [(Cause.LATE_ISSUE, "train.py:4", 21, 21)]), (0, [])):
         seen = found(LATE, in_turn, wait_line=5, line=4, lines={3: 40, 5: 40}, slack_ms=(slack_ms, 0))
         assert causes(seen) == wanted
+
+
+def test_ranks_that_wait_for_each_other_in_turn_lose_more_than_each_of_them_waits():
+    def plan(rank):
+        return lambda step: [(50, 50, 51)] if step % 2 == rank else [(30, 30, 51)]
+
+    seen = found(EARLY, [plan(0), plan(1)], wait_line=3, line=2, lines={4: 49, 3: 11}, slack_ms=(0, 45))
+    ((cause, site, cost_ms, gain_ms),) = causes(seen)
+    assert (cause, site) == (Cause.EARLY_WAIT, "train.py:3")
+    assert cost_ms == 21
+    assert gain_ms == pytest.approx(10, abs=1.5)  # A rank waits in every second step, 21 ms, and not at the end.
+
+
+@pytest.mark.parametrize(
+    ("cores", "load", "gain_ms"), [(2, 4_000_000, 13), (2, 8_000_000, 19), (4, 4_000_000, 25), (0, 4_000_000, 25)]
+)
+def test_where_the_ranks_compute_on_all_processors_a_transfer_takes_them_wherever_it_stands(cores, load, gain_ms):
+    _, both = found(LATE, [[(30, 31, 61)]] * 2, wait_line=5, line=4, lines={3: 25, 5: 30}, slack_ms=(25, 0))
+    busy = [replace(each, others_s=0.012 * NUM, cores=cores) for each in both]
+    ranks = [calls(rank, [(30, 31, 61)], wait_line=5, line=4) for rank in (0, 1)]
+    slack = {rank: {(FILE, 4): ((0.025, 0.0),)} for rank in (0, 1)}
+    loads = {rank: load + (64 << 10) for rank in (0, 1)}
+    overlap = audit(ranks, busy, Sources(lambda file: LATE), slack=slack, loads=loads)
+    (late,) = overlap.found
+    assert round(1000 * Replay(overlap.met, busy).without(late)) == gain_ms
 
 
 def test_a_transfer_that_nothing_could_hide_that_is_hidden_or_that_another_asks_for_is_not_accused():
@@ -271,7 +296,7 @@ def test_a_barrier_in_which_ranks_wait_for_each_other_in_turn_is_named_where_not
         replay = Replay(overlap.met, seen)
         return [(each.cause, each.site, round(1000 * replay.without(each))) for each in overlap.found]
 
-    assert told(meets=False) == [(Cause.SYNCHRONIZE, "train.py:3", 20)]
+    assert told(meets=False) == [(Cause.SYNCHRONIZE, "train.py:3", 21)]  # With the barrier itself.
     assert [each for each in told(meets=True) if each[2] >= 3] == []
 
 
