@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from emberward.findings import Cause
-from emberward.lens._causes import tell
+from emberward.lens._causes import is_collective, tell
 from emberward.lens._operations import AT, BACKWARD, RankOperations, Where
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples, Sampled, uncertainty
 from emberward.lens._source import Sources
@@ -85,7 +85,8 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
         users = [place for place in seen.stack if place.owner == USER]
         where = tuple((place.file, place.line) for place in users)
         alike_s, other_s = rank.alike.get(where, (0.0, 0.0))
-        if seen.flag or alike_s <= 0 or tell(seen, sampled, sources) is not None:
+        # What a collective takes at the line is no time of the calls that were compared.
+        if seen.flag or alike_s <= 0 or is_collective(seen) or tell(seen, sampled, sources) is not None:
             continue
         around = [i for i in range(len(where)) if below[where[i:]] >= MOSTLY]
         if around:

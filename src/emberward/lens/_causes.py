@@ -202,7 +202,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
     judged = _judged(frames)
-    if judged is not None and judged[1] is Cause.LOGGING and _is_collective(sampled):
+    if judged is not None and judged[1] is Cause.LOGGING and is_collective(sampled):
         return None  # A value that all ranks agree on before it is kept: what judges collectives tells of it.
     if judged is not None:
         told = _by_function(frames, *judged, sources)
@@ -229,7 +229,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     return told
 
 
-def _is_collective(sampled: Sampled) -> bool:
+def is_collective(sampled: Sampled) -> bool:
+    """Whether the thread stands in a call of a group's."""
     return any(place.owner == OURS and place.file.endswith(_COLLECTIVES) for place in sampled.stack)
 
 

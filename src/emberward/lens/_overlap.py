@@ -57,7 +57,7 @@ class Exposed:
     `sure`: the share of that which its standard error over the steps leaves.
     `moved`: by how much the first call of a step could be issued earlier or waited for later, the second and so on.
     `transfer_s`: what of the cost is no wait for a rank; `busy_s`: what of the transfer takes the processors that the
-    ranks compute with, wherever it stands.
+    ranks compute with, wherever it stands, and of the waits for ranks what these lacked a processor for.
     """
 
     cause: Cause
@@ -273,6 +273,7 @@ def _reason(
         gain_s = before_s if is_late else after_s
         sure = 1 - uncertainty(early if is_late else later, samples[rank].num_steps)
         busy_s = min(_busy_s(own, loads.get(rank, 0.0), samples), max(cost_s, 0.0))
+        busy_s += min(_queued_s(samples), max(gain_s - cost_s, 0.0))
         cost_s = max(cost_s, gain_s)
         moved = tuple((before, 0.0) if is_late else (0.0, after) for before, after in moved)
     if cause is Cause.NONE or gain_s < max(MIN_SHARE * samples[rank].measured_s / samples[rank].num_steps, MIN_COST_S):
@@ -340,6 +341,11 @@ def _longest(
     return [*found.values()]
 
 
+def _queued_s(samples: Mapping[int, RankSamples]) -> float:
+    """Seconds a step in which the rank that lacks a processor most had none: the host's doing, and no line's."""
+    return max(each.queue_s / each.num_steps for each in samples.values())
+
+
 class _Hideable:
     """What of a call an earlier issue could hide, and a later wait."""
 
@@ -370,7 +376,7 @@ def _barrier(
 ) -> Exposed | None:
     """A barrier in most steps, and what its rank waits there for others, as far as those had a processor."""
     own = samples[call.rank]
-    cost_s = late_s - max(each.queue_s / each.num_steps for each in samples.values())
+    cost_s = late_s - _queued_s(samples)
     if calls < MIN_BARRIERS or cost_s <= 0:
         return None
     return Exposed(

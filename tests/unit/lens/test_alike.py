@@ -13,6 +13,7 @@ from unit.lens.test_stalls import line_of, measure
 from emberward.findings import Cause
 from emberward.lens import Sources, read_operations
 from emberward.lens._alike import MOSTLY, _below, alike_work
+from emberward.lens._samples import OURS, Instruction
 from emberward.sources import _alike
 from emberward.sources._alike import NUM_COMPARED, AlikeWatch
 from emberward.sources._operations import OperationProbe
@@ -336,6 +337,14 @@ def test_one_long_look_at_it_is_chance(tmp_path):
     of_one_step = replace(samples, stacks=tuple(map(at_once, samples.stacks)))
     assert len(alike_work([operations], [samples], Sources())) == 1
     assert alike_work([operations], [of_one_step], Sources()) == ()
+
+
+def test_a_collective_at_the_line_is_none_of_what_was_compared(tmp_path):
+    operations, samples = seen_of(sorts_the_same_in_each_step, tmp_path)
+    call = Instruction("/emberward/sources/_wrap.py", "call", 1, OURS, 1, 1, None, None, "CALL")
+    in_calls = replace(samples, stacks=tuple(replace(each, stack=(call, *each.stack)) for each in samples.stacks))
+    assert len(alike_work([operations], [samples], Sources())) == 1
+    assert alike_work([operations], [in_calls], Sources()) == ()
 
 
 def test_the_look_alike_is_quiet(tmp_path):
