@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from emberward.lens._causes import Told, tell
     from emberward.lens._findings import MEANS, missing_part, nothing_measured
     from emberward.lens._flow import repeats_of, slack_of, unread_of
+    from emberward.lens._gathers import Sharding, sharding_of
     from emberward.lens._held import held_by_all
     from emberward.lens._operations import (
         OPERATIONS_SUFFIX,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         read_samples,
         samples_of,
     )
-    from emberward.lens._sharding import Sharding, checkpointed_at, sharding_of, wastes_of
+    from emberward.lens._sharding import checkpointed_at, wastes_of
     from emberward.lens._slowdown import (
         Part,
         budget_of,

@@ -2,15 +2,25 @@
 
 [Note: debug modes]
 Autograd's anomaly mode keeps the stack of each operation of the forward as text, and looks for NaN in each of the
-backward (torch.autograd.set_detect_anomaly). What that takes is spread over all lines of a model; the line to change is
-the one that switches it on: a call, or an argument by that name which a library is given.
+backward (torch.autograd.set_detect_anomaly): `isnan`, `_is_any_true` and a read of each result of a node, which no
+formula of a backward does else, and which the observed steps show. What that takes is spread over all lines of a model;
+the line to change is the one that switches it on: a call, or an argument by that name which a library is given, in a
+dictionary too.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from emberward.findings import Cause
+from emberward.lens._operations import RankOperations
 from emberward.lens._samples import Instruction, RankSamples
 from emberward.lens._source import Source, Sources, call_name
+from emberward.lens._work import NODE, both, length_of
+
+if TYPE_CHECKING:
+    from emberward.lens._stalls import Stall
 
 _SWITCHES = frozenset({"detect_anomaly", "set_detect_anomaly"})
 
@@ -22,6 +32,40 @@ def switched_on_at(users: Iterable[Instruction], rank: RankSamples, sources: Sou
     return found[0] if len(found) == 1 else None
 
 
+def with_checks(
+    stalls: Sequence["Stall"], operations: Sequence[RankOperations], samples: Sequence[RankSamples]
+) -> tuple["Stall", ...]:
+    """The stalls, anomaly mode's with what its looks for NaN take on the rank on which that is most."""
+    steps = {rank.rank: rank.measured_s / rank.num_steps for rank in samples}
+    checks_s = max((_checks_s(rank, steps.get(rank.rank, 0.0)) for rank in operations), default=0.0)
+    if not checks_s:
+        return tuple(stalls)
+    return tuple(
+        replace(
+            each,
+            cost_s=each.cost_s + checks_s,
+            gain_s=each.gain_s + checks_s,
+            share=each.share * (each.cost_s + checks_s) / each.cost_s,
+        )
+        if each.cause is Cause.DEBUG_MODE
+        else each
+        for each in stalls
+    )
+
+
+def _checks_s(rank: RankOperations, step_s: float) -> float:
+    """Seconds of a sampled step: observed ones are longer by what torch's profiler takes."""
+    if not rank.num_steps or not rank.step_s:
+        return 0.0
+    main = [op for op in rank.operations if op.thread == rank.main and not op.is_async]
+    checks = [(op.began_s, op.ended_s) for op in main if op.name in _CHECKS]
+    nodes = [(op.began_s, op.ended_s) for op in main if op.name.startswith(NODE)]
+    return length_of(both(checks, nodes)) / rank.num_steps * step_s / rank.step_s
+
+
+_CHECKS = frozenset({"aten::isnan", "aten::_is_any_true", "aten::any", "aten::item", "aten::is_nonzero"})
+
+
 def _switches(source: Source) -> Iterator[int]:
     # Asked of each file of a program for each line that takes time: its tree is looked through where it has the name.
     if not any(name in source.text for name in _SWITCHES):
@@ -29,8 +73,17 @@ def _switches(source: Source) -> Iterator[int]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.keyword) and node.arg in _SWITCHES and not _is_off(node.value):
             yield node.value.lineno
+        elif isinstance(node, ast.Dict):
+            yield from (
+                value.lineno for key, value in zip(node.keys, node.values, strict=True) if _is_named(key, value)
+            )
         elif isinstance(node, ast.Call) and call_name(node) in _SWITCHES and not any(map(_is_off, node.args[:1])):
             yield node.lineno
+
+
+def _is_named(key: ast.expr | None, value: ast.expr) -> bool:
+    """Whether an entry of a dictionary, which may be given as arguments, switches it on."""
+    return isinstance(key, ast.Constant) and key.value in _SWITCHES and not _is_off(value)
 
 
 def _is_off(value: ast.expr) -> bool:

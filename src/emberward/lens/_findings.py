@@ -74,6 +74,8 @@ def stall_finding(stall: Stall, *, num_ranks: int) -> Finding:
     evidence += [f"rank {rank}: {1000 * each:.2f} ms a step" for rank, each in sorted(stall.by_rank.items())[:16]]
     if stall.inner is not None:
         evidence.append(f"the line inside: {stall.inner}")
+    if stall.asked_at is not None:
+        evidence.append(f"for what is asked for at: {stall.asked_at}")
     if stall.collected_s >= MIN_TOLD * stall.cost_s:
         evidence.append(f"{1000 * stall.collected_s:.2f} ms a step of it collect the garbage of what it makes")
     if stall.made_by is not None:

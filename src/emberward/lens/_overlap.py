@@ -15,6 +15,10 @@ How long that is: see [Note: what could hide a call]. A receive that its rank wa
 meanwhile. The same holds for a collective whose wait is a call of its own, and for one that could be issued earlier, by
 all ranks: a rank that is late has issued it then.
 
+Over gloo a transfer is made by threads of its rank. Where the ranks compute with all processors of the host, these take
+what they use from the computing, wherever the transfer stands (`taken_s`): that much no other place hides, and a
+transfer that is hidden and not needed costs it.
+
 A barrier moves nothing: ranks that are late in turn lose in it what each is late by. Where the steps are shorter
 without it, which they are not where the next collective makes the ranks meet anyway, it is `synchronize`.
 """
@@ -272,7 +276,8 @@ def _reason(
         cause = Cause.LATE_ISSUE if is_late else Cause.EARLY_WAIT
         gain_s = before_s if is_late else after_s
         sure = 1 - uncertainty(early if is_late else later, samples[rank].num_steps)
-        busy_s = min(_busy_s(own, loads.get(rank, 0.0), samples), max(cost_s, 0.0))
+        load = sum(load_of(each.num_bytes) for each, _, _ in own) / samples[rank].num_steps
+        busy_s = min(taken_s(samples[rank], len(samples), load, loads.get(rank, 0.0)), max(cost_s, 0.0))
         busy_s += min(_queued_s(samples), max(gain_s - cost_s, 0.0))
         cost_s = max(cost_s, gain_s)
         moved = tuple((before, 0.0) if is_late else (0.0, after) for before, after in moved)
@@ -302,17 +307,15 @@ def load_of(num_bytes: int) -> float:
     return float(num_bytes + SMALL_BYTES)
 
 
-def _busy_s(own: Sequence[tuple[Call, float, float]], all_load: float, samples: Mapping[int, RankSamples]) -> float:
-    """Seconds a step that the calls of one rank and line take from the processors with which the ranks compute.
+def taken_s(rank: RankSamples, num_ranks: int, load: float, all_load: float) -> float:
+    """Seconds a step that so much of all that a rank moves takes from the processors with which the ranks compute.
 
-    By their share of what the process's other threads took, as far as there is no processor besides those of the ranks'
+    By its share of what the process's other threads took, as far as there is no processor besides those of the ranks'
     own threads. None on a device, which moves its own data.
     """
-    rank = samples[own[0][0].rank]
     if rank.device != "cpu" or not rank.cores or all_load <= 0:
         return 0.0
-    free = min(max(rank.cores / len(samples) - rank.threads, 0.0), 1.0)
-    load = sum(load_of(call.num_bytes) for call, _, _ in own) / rank.num_steps
+    free = min(max(rank.cores / num_ranks - rank.threads, 0.0), 1.0)
     return (1 - free) * rank.others_s / rank.num_steps * min(load / all_load, 1.0)
 
 

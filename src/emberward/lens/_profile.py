@@ -12,6 +12,7 @@ from emberward.health import Slowdown
 from emberward.lens._alike import alike_work
 from emberward.lens._backward import backward_meetings, has_hidden_calls, in_order
 from emberward.lens._calls import Call, Line, RankCalls, calls_of
+from emberward.lens._debug_modes import with_checks
 from emberward.lens._findings import (
     exposed_finding,
     missing_findings,
@@ -21,13 +22,14 @@ from emberward.lens._findings import (
     waste_finding,
 )
 from emberward.lens._flow import repeats_of, slack_of, unread_of
+from emberward.lens._gathers import Sharding, sharding_of
 from emberward.lens._held import held_by_all
 from emberward.lens._logs import log_lines
 from emberward.lens._operations import RankOperations
 from emberward.lens._overlap import Exposed, Overlap, audit, load_of
 from emberward.lens._replay import Replay
 from emberward.lens._samples import MIN_GAIN, USER, RankSamples, steps_since
-from emberward.lens._sharding import Sharding, sharding_of, wastes_of
+from emberward.lens._sharding import wastes_of
 from emberward.lens._slowdown import changes_of, own_by_step, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
@@ -171,13 +173,13 @@ def profile_of(
     loads = {} if work is None else {each.rank: _load(each, work.num_steps) for each in work.ranks}
     overlap = audit(calls, held, sources, hidden, slack, in_vain, loads) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, held)
-    seen_stalls = find_stalls(measured, sources, replay)
+    seen_stalls = with_checks(find_stalls(measured, sources, replay), seen, measured)
     stalls = tuple(stall for stall in seen_stalls if stall.is_certain)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
-    wastes = (*wastes, *small_kernels(seen, measured, sources), *alike_work(seen, measured, sources))
+    wastes = _apart((*wastes, *small_kernels(seen, measured, sources), *alike_work(seen, measured, sources)))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [each for each in exposed if not is_of_pace(each, held, seen)]
     uneven = None if overlap is None else uneven_steps(overlap, held, seen)
@@ -273,6 +275,14 @@ def _stalls_s(stalls: Sequence[Stall]) -> dict[int, float]:
     return total
 
 
+def _apart(wastes: Sequence[Waste]) -> tuple[Waste, ...]:
+    """Without what a line does to gather what it has: small pieces, small kernels."""
+    twice = {each.site: each.cost_s for each in wastes if each.cause is Cause.GATHERED_TWICE}
+    return tuple(
+        each for each in wastes if each.cause is Cause.GATHERED_TWICE or each.cost_s > twice.get(each.site, 0.0)
+    )
+
+
 def _unsaid(found: Sequence[Exposed], wastes: Sequence[Waste]) -> list[Exposed]:
     """Without small calls that are told as parameters too small to be sharded, and gathers told as not needed."""
     is_said = any(each.cause is Cause.SMALL_PARAMETERS for each in wastes)
@@ -282,7 +292,7 @@ def _unsaid(found: Sequence[Exposed], wastes: Sequence[Waste]) -> list[Exposed]:
         each
         for each in found
         if not (is_said and each.cause is Cause.TINY_MESSAGES and each.what.startswith(sharded))
-        and not (each.cause is Cause.LATE_ISSUE and each.site in twice)
+        and not (each.cause is not Cause.LATE_PEER and each.site in twice)
     ]
 
 

@@ -56,6 +56,7 @@ def reduced_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOper
             f"{len(transfers) / rank.num_steps:.0f} calls, "
             f"{sum(each.num_bytes for each in transfers) // rank.num_steps:,} bytes",
         ),
+        transfers=tuple(transfers),
     )
 
 

@@ -203,6 +203,14 @@ def uncertainty(seconds: Sequence[float], num_steps: int) -> float:
     return statistics.stdev(each) / math.sqrt(num_steps) / mean if num_steps > 1 and mean > 0 else 1.0
 
 
+def share_at(site: str | None, rank: RankSamples | None) -> float:
+    """The share of the sampled steps that is spent at a line of the program, and in nothing else of it below."""
+    if rank is None or site is None:
+        return 0.0
+    inside = (each for each in rank.stacks if next((p.site for p in each.stack if p.owner == USER), None) == site)
+    return sum(seconds for each in inside for seconds, _ in each.steps.values()) / rank.measured_s
+
+
 def _spent(cells: Mapping[str, Sequence[int]]) -> dict[int, tuple[float, float]]:
     """By step the seconds of a stack, and those on a processor.
 

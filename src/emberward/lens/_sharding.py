@@ -14,21 +14,20 @@ the one that can be changed.
 
 import bisect
 import math
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise, takewhile
-from typing import Any
+from itertools import takewhile
 
 from emberward.findings import Cause
 from emberward.lens._buffers import broadcast_buffers
 from emberward.lens._calls import Call
+from emberward.lens._gathers import Unit, gathers_of, times, unit_of, within
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
-from emberward.lens._overlap import MIN_TINY, SMALL_BYTES
+from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, load_of, taken_s
 from emberward.lens._reductions import reduced_again
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples, share_at
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
@@ -36,88 +35,9 @@ from emberward.lens._unread import unread_gradients
 from emberward.lens._waste import Waste, fits, kept_s
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
-Unit = tuple[str, int]
 MIN_TWICE = 1.5
 """Gathers of a unit in a step, from which it is gathered again in most steps."""
-COPY_OUT = "FSDP::all_gather_copy_out ("
 CHECKPOINT = "torch/utils/checkpoint.py"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitGathers:
-    """A unit's gathers in a step of one rank. `lead_s`: from issue to use, where that is known, the median."""
-
-    unit: str
-    num_bytes: int
-    gathers: float
-    asked_at: str
-    lead_s: float | None
-    exposed_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sharding:
-    """Figures a step of the rank that gathers most. `unique_bytes`: of each unit once."""
-
-    gathers: float
-    gathered_bytes: float
-    unique_bytes: int
-    scatters: float
-    scattered_bytes: float
-    units: tuple[UnitGathers, ...]
-    order_changes: int
-    of_steps: int
-
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in the document of ``--json``, milliseconds and bytes a step."""
-        return {
-            "gathers_per_step": round(self.gathers, 2),
-            "gathered_bytes_per_step": round(self.gathered_bytes),
-            "unique_bytes": self.unique_bytes,
-            "scatters_per_step": round(self.scatters, 2),
-            "scattered_bytes_per_step": round(self.scattered_bytes),
-            "order_changed_steps": self.order_changes,
-            "observed_steps": self.of_steps,
-            "units": [
-                {
-                    "unit": each.unit,
-                    "bytes": each.num_bytes,
-                    "gathers_per_step": round(each.gathers, 2),
-                    "asked_at": each.asked_at,
-                    "issued_before_use_ms": None if each.lead_s is None else round(1000 * each.lead_s, 4),
-                    "exposed_ms_per_step": round(1000 * each.exposed_s, 4),
-                }
-                for each in self.units
-            ],
-        }
-
-
-def sharding_of(work: Work, ranks: Sequence[RankOperations]) -> Sharding | None:
-    """The sharding of the rank with most gathers; None where no rank gathers or scatters anything."""
-    worst = max(work.ranks, key=lambda rank: len(_gathers(rank)))
-    operations = next(rank for rank in ranks if rank.rank == worst.rank)
-    gathers, steps = _gathers(worst), work.num_steps
-    scatters = [each for each in worst.transfers if each.op.startswith("reduce_scatter")]
-    if not gathers and not scatters:
-        return None
-    by_unit: dict[Unit, list[Transfer]] = defaultdict(list)
-    for each in gathers:
-        by_unit[_unit(each)].append(each)
-    orders = [[_unit(each) for each in _within(gathers, operations, step)] for step in range(operations.num_steps)]
-    return Sharding(
-        gathers=len(gathers) / steps,
-        gathered_bytes=sum(each.num_bytes for each in gathers) / steps,
-        unique_bytes=sum(num_bytes for _, num_bytes in by_unit),
-        scatters=len(scatters) / steps,
-        scattered_bytes=sum(each.num_bytes for each in scatters) / steps,
-        units=tuple(_unit_gathers(unit, own, worst, operations) for unit, own in by_unit.items()),
-        order_changes=sum(before != now for before, now in pairwise(orders)),
-        of_steps=operations.num_steps,
-    )
-
-
-def _gathers(rank: RankWork) -> list[Transfer]:
-    return [each for each in rank.transfers if each.op.startswith("allgather")]
 
 
 def _of_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> list[Transfer]:
@@ -137,37 +57,10 @@ def _of_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOpe
             held[each.name.rpartition(".")[0]] += each.held
     # Of calls of DTensor's torch's profiler has the size of what a rank gives, not of what it gets.
     whole = {size * n * item for size in held.values() for n in range(1, len(ranks) + 1) for item in _ITEM_BYTES}
-    return [each for each in _gathers(work) if each.label or each.num_bytes in whole]
+    return [each for each in gathers_of(work) if each.label or each.num_bytes in whole]
 
 
 _ITEM_BYTES = (2, 4, 8)
-
-
-def _unit(each: Transfer) -> Unit:
-    return each.asked or each.site, each.num_bytes
-
-
-def _within(transfers: Sequence[Transfer], rank: RankOperations, step: int) -> list[Transfer]:
-    begin, end = rank.bounds_s[step], rank.bounds_s[step + 1]
-    return [each for each in transfers if begin <= each.began_s < end]
-
-
-def _unit_gathers(unit: Unit, own: Sequence[Transfer], work: RankWork, rank: RankOperations) -> UnitGathers:
-    uses = sorted(op.began_s for op in rank.operations if op.name == f"{COPY_OUT}{unit[0]})")
-    leads = [next((use - each.began_s for use in uses if use >= each.began_s), None) for each in own]
-    known = [lead for lead in leads if lead is not None]
-    return UnitGathers(
-        unit=unit[0],
-        num_bytes=unit[1],
-        gathers=len(own) / rank.num_steps,
-        asked_at=Counter(each.site for each in own).most_common(1)[0][0],
-        lead_s=statistics.median(known) if known else None,
-        exposed_s=length_of(both(work.exposed, _times(own))) / rank.num_steps,
-    )
-
-
-def _times(transfers: Sequence[Transfer]) -> Spans:
-    return [(each.began_s, each.ended_s) for each in transfers]
 
 
 def wastes_of(
@@ -190,7 +83,8 @@ def wastes_of(
     lengths = {each.rank: each.measured_s / each.num_steps for each in samples if each.num_steps}
     """Of the sampled steps: the observed ones are longer by what torch's profiler takes, for all that they do."""
     found: list[Waste] = []
-    twice = partial(_gathered_twice, repeats)
+    sampled = {each.rank: each for each in samples if each.num_steps}
+    twice = partial(_gathered_twice, repeats, sampled)
     again = partial(_recompute, {each.rank: each for each in samples})
     for one in (twice, _small_parameters, again, reduced_again, broadcast_buffers, unread_gradients):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
@@ -205,8 +99,20 @@ def wastes_of(
             if worst.cause is Cause.RECOMPUTE:
                 made = checkpointed_at(samples, sources or Sources())
             cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
-            found.append(replace(worst, ranks=alike, site=made or worst.site, cost_s=cost_s))
+            whole_s = max(cost_s, _moving_s(worst, work, sampled))
+            share = worst.share * whole_s / cost_s
+            found.append(replace(worst, ranks=alike, site=made or worst.site, cost_s=whole_s, share=share))
     return tuple(found)
+
+
+def _moving_s(waste: Waste, work: Work, samples: Mapping[int, RankSamples]) -> float:
+    """What its transfers take from the processors of its rank, a step."""
+    rank = waste.ranks[0]
+    own = next(each for each in work.ranks if each.rank == rank)
+    if rank not in samples or not waste.transfers:
+        return 0.0
+    loads = (sum(load_of(each.num_bytes) for each in moved) for moved in (waste.transfers, own.transfers))
+    return taken_s(samples[rank], len(samples), *loads)
 
 
 def _at_calls(rank: RankWork, calls: Sequence[Call]) -> RankWork:
@@ -251,49 +157,57 @@ def _largest(work: Work, by_rank: Mapping[int, RankOperations], ranks: Sequence[
 
 
 def _gathered_twice(
-    repeats: Mapping[int, Sequence[Call]], work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]
+    repeats: Mapping[int, Sequence[Call]],
+    samples: Mapping[int, RankSamples],
+    work: RankWork,
+    rank: RankOperations,
+    ranks: Sequence[RankOperations],
 ) -> Waste | None:
     # Kept whole, small ones are gathered no second time; parts of a block are, as one unit too.
     small = frozenset(each for each in _small_gathers(work, rank, ranks) if each.num_bytes <= SMALL_BYTES)
-    asked = [each for each in _gathers(work) if each.label and each not in small]
-    counts = Counter(_unit(each) for each in asked)
+    asked = [each for each in gathers_of(work) if each.label and each not in small]
+    counts = Counter(unit_of(each) for each in asked)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
     again = [*_whole_again(work, rank, ranks)] if asked else []
-    again += [each for each in _gathers(work) if not each.label and each not in again and _is_of(each, repeats)]
+    again += [each for each in gathers_of(work) if not each.label and each not in again and _is_of(each, repeats)]
     for step in range(rank.num_steps):
         seen: dict[Unit, list[float]] = defaultdict(list)
-        for each in _within(asked, rank, step):
-            seen[_unit(each)].append(each.began_s)
+        for each in within(asked, rank, step):
+            seen[unit_of(each)].append(each.began_s)
         until = {unit: could_keep_until(unit[0], rank, step) or math.inf for unit in units & seen.keys()}
         again += [
             each
-            for each in _within(asked, rank, step)
-            if _unit(each) in until and seen[_unit(each)][0] < each.began_s <= until[_unit(each)]
+            for each in within(asked, rank, step)
+            if unit_of(each) in until and seen[unit_of(each)][0] < each.began_s <= until[unit_of(each)]
         ]
-    units_bytes = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked})
+    units_bytes = sum(num_bytes for _, num_bytes in {unit_of(each) for each in asked})
     # Nobody names the units of other gathers: of a step each that is made again counts.
     unique = units_bytes or sum(each.num_bytes for each in again) // rank.num_steps
     if not again or not fits(unique, ranks):
         return None
-    cost_s = kept_s(work, rank, again, "FSDP::all_gather (")
+    cost_s, site = kept_s(work, rank, again, "FSDP::all_gather ("), _dearest(again, work)
+    if not any(each.label for each in again):
+        # The program's line does all else that it does for the gather's sake: FSDP has these numbers whole already.
+        cost_s = max(cost_s, share_at(site, samples.get(rank.rank)) * work.step_s)
     return Waste(
         cause=Cause.GATHERED_TWICE,
-        site=_dearest(again, work),
+        site=site,
         cost_s=cost_s,
         share=cost_s / work.step_s,
         ranks=(work.rank,),
         evidence=(
-            f"{len(_gathers(work)) / rank.num_steps:.0f} gathers a step, "
+            f"{len(gathers_of(work)) / rank.num_steps:.0f} gathers a step, "
             f"{len(again) / rank.num_steps:.0f} of them of what the step had",
             f"kept whole they take {unique:,} bytes a rank; {rank.free_bytes:,} were free",
         ),
+        transfers=tuple(again),
     )
 
 
 def _whole_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Sequence[Transfer]:
     """The program's own gathers of weights that FSDP gathers too; in a step now and then they are a report."""
     own = [each for each in _of_parameters(work, rank, ranks) if not each.label and each.num_bytes > SMALL_BYTES]
-    return own if 2 * sum(bool(_within(own, rank, step)) for step in range(rank.num_steps)) > rank.num_steps else ()
+    return own if 2 * sum(bool(within(own, rank, step)) for step in range(rank.num_steps)) > rank.num_steps else ()
 
 
 def _is_of(each: Transfer, repeats: Mapping[int, Sequence[Call]]) -> bool:
@@ -305,7 +219,7 @@ def _dearest(transfers: Sequence[Transfer], work: RankWork) -> str | None:
     by_site: dict[str, float] = defaultdict(float)
     for each in transfers:
         if each.site:
-            by_site[each.site] += length_of(both(work.exposed, _times([each]))) + 1e-9
+            by_site[each.site] += length_of(both(work.exposed, times([each]))) + 1e-9
     return max(by_site, key=lambda site: by_site[site], default=None)
 
 
@@ -315,16 +229,16 @@ def _small_gathers(work: RankWork, rank: RankOperations, ranks: Sequence[RankOpe
     Parts of one block are too small by themselves, however large ([Note: units of a block]).
     """
     blocks = _blocks(work, rank)
-    parts = [each for each in _gathers(work) if each.label and each.asked in blocks]
+    parts = [each for each in gathers_of(work) if each.label and each.asked in blocks]
     parts = parts if len(parts) >= MIN_TINY * rank.num_steps else []
     small = [each for each in _of_parameters(work, rank, ranks) if each.num_bytes <= SMALL_BYTES]
     small = [each for each in small if each not in parts]
-    size = sum(num_bytes for _, num_bytes in {_unit(each) for each in small})
+    size = sum(num_bytes for _, num_bytes in {unit_of(each) for each in small})
     return [*parts, *(small if len(small) >= MIN_TINY * rank.num_steps and fits(size, ranks) else [])]
 
 
 def _blocks(work: RankWork, rank: RankOperations) -> dict[str, str]:
-    asked = {each.asked for each in _gathers(work) if each.label}
+    asked = {each.asked for each in gathers_of(work) if each.label}
     return blocks_of(asked, (each.name for each in rank.parameters))
 
 
@@ -332,7 +246,7 @@ def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
     small = _small_gathers(work, rank, ranks)
     if not small:
         return None
-    units = {_unit(each) for each in small}
+    units = {unit_of(each) for each in small}
     blocks = _blocks(work, rank)
     parts = {each.asked for each in small if each.label and each.asked in blocks}
     names = {each.asked for each in small if each.label} - parts
@@ -359,7 +273,7 @@ def _spent_s(names: Set[str], gathers: Sequence[Transfer], work: RankWork, rank:
     scattered = [each for each in work.transfers if each.op.startswith("reduce_scatter") and each.asked in names]
     own = _spans_of(rank, lambda unit: unit in names)
     others = both(own, _spans_of(rank, lambda unit: unit not in names, "all_gather ("))
-    waits = both(work.exposed, _times([*gathers, *scattered]))
+    waits = both(work.exposed, times([*gathers, *scattered]))
     return (length_of([*waits, *own]) - length_of(others)) / rank.num_steps
 
 

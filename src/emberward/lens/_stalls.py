@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
 from emberward.lens._replay import Cut, Edit, Replay
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, RankSamples, uncertainty
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples, uncertainty
 from emberward.lens._slowdown import loop_line
 from emberward.lens._source import Sources
 from emberward.lens._together import put_together
@@ -42,7 +42,8 @@ class RankStall:
     """One cause at one line on one rank: seconds a step, on average, and in how many steps.
 
     `seen`: by step, its seconds and when they were on average; None where the samples do not say. `collected_s`: how
-    much of them are collections of garbage that it causes; `made_by`: of such collections, what causes them.
+    much of them are collections of garbage that it causes; `made_by`: of such collections, what causes them. `inside`:
+    seconds by the program's innermost line below a DataLoader that works in the training process.
     """
 
     told: Told
@@ -53,11 +54,14 @@ class RankStall:
     seen: Mapping[int, tuple[float, float | None]]
     collected_s: float = 0.0
     made_by: Cause | None = None
+    inside: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
     """One cause at one line over all ranks. `cost_s` and `share` are of the rank where they are most.
+
+    `asked_at`: of data that the training process makes itself, mostly at the line `site`, where the loop asks for it.
 
     `is_certain`: it gains enough of a step as that was. Else it would of one without waits for a processor, where the
     host was busy: what that would be, such a host does not tell.
@@ -73,6 +77,7 @@ class Stall:
     num_steps: int
     of_steps: int
     by_rank: Mapping[int, float] = field(default_factory=dict)
+    asked_at: str | None = None
     is_certain: bool = True
     collected_s: float = 0.0
     made_by: Cause | None = None
@@ -88,6 +93,7 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     beside: dict[tuple[Cause, str], dict[int, list[tuple[float, float, str]]]] = defaultdict(lambda: defaultdict(list))
     """By step: when another thread was waited for, how long, and what it did."""
     told: dict[tuple[Cause, str], Told] = {}
+    inside: dict[tuple[Cause, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     steps = range(rank.first_step, rank.first_step + rank.num_steps)
     for sampled in rank.stacks:
         found = tell(sampled, rank, sources)
@@ -95,10 +101,12 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
             continue
         key = found.cause, found.site
         told.setdefault(key, found)
+        inner = _within_a_loader(sampled.stack)
         for step, (seconds, cpu) in sampled.steps.items():
             if step in steps:
                 wall[key][step] += seconds
                 busy[key] += cpu
+                inside[key][inner] += seconds
                 moment[key][step] += seconds * sampled.at_s.get(step, math.nan)
                 if found.beside is not None and step in sampled.at_s:
                     beside[key][step].append((sampled.at_s[step], seconds, found.beside))
@@ -131,6 +139,7 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
             },
             collected_s=collected.get(key, 0.0) / len(steps),
             made_by=made_by.get(key),
+            inside=inside[key],
         )
         for key, by_step in wall.items()
     ]
@@ -234,11 +243,13 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
         is_certain = worst.cost_s >= MIN_SHARE * step_s and is_enough
         if not is_certain and (served_s == step_s or most_s - MIN_COST_S < MIN_GAIN * served_s):
             continue
+        made_at = _made_at(worst) if cause is Cause.DATA_WAIT else None
         found.append(
             Stall(
                 cause=cause,
-                site=site,
-                inner=worst.told.inner,
+                site=made_at or site,
+                asked_at=None if made_at is None else site,
+                inner=worst.told.inner if made_at is None else None,
                 cost_s=worst.cost_s,
                 gain_s=gain_s,
                 share=worst.cost_s / step_s,
@@ -252,6 +263,22 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
             )
         )
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))
+
+
+def _within_a_loader(stack: Sequence[Instruction]) -> str:
+    """The program's innermost line below a DataLoader that works in this process; empty where there is none."""
+    index = next((i for i, place in enumerate(stack) if _LOADER.search(place.file)), 0)
+    return next((place.site for place in stack[:index] if place.owner == USER), "")
+
+
+_LOADER = re.compile(r"torch/utils/data/")
+
+
+def _made_at(stall: RankStall) -> str | None:
+    """The program's line at which a DataLoader spends most of its time in this process; None where none is most."""
+    site = max(stall.inside, key=lambda each: stall.inside[each], default="")
+    is_most = stall.inside.get(site, 0.0) > sum(stall.inside.values()) / 2
+    return site if is_most and site else None
 
 
 def _is_rare(stall: RankStall, num_steps: int, period_s: float) -> bool:

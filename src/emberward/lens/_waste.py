@@ -10,7 +10,11 @@ from emberward.lens._work import RankWork, Transfer, both, length_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
-    """Time that a step is longer by for work that was not needed. `what` says how much of what."""
+    """Time that a step is longer by for work that was not needed.
+
+    `transfers`: what it moves in all observed steps. Their cost is what they keep the training thread; where the ranks
+    compute with all processors, no less than what making them takes ([Note: exposed time]).
+    """
 
     cause: Cause
     site: str | None
@@ -18,6 +22,7 @@ class Waste:
     share: float
     ranks: tuple[int, ...]
     evidence: tuple[str, ...]
+    transfers: tuple[Transfer, ...] = ()
 
 
 def fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:

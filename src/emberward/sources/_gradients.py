@@ -8,10 +8,15 @@ parameter, nobody cleared anything, and its numbers are those from before. Befor
 walked, from the loss to the leaves: a node from which no gradient is reached that is read computes for nothing. A node
 of a function that Python defines (a checkpoint, a compiled graph) may do more than its graph shows, and counts as one
 that is read, as does a leaf that is no parameter of a module.
+
+It is told at the program's line that calls the backward. Where a library does, and no optimizer has any of the
+parameters, at the line that made the optimizer: there the program chose what is trained.
 """
 
 import contextlib
+import functools
 import gc
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +25,9 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+from emberward.events import Owner, main_package, owner_of
+from emberward.sources._site import MAX_FRAMES, SiteFinder
 
 MAX_MARKED = 4096
 """Elements of a parameter by which is seen whether anybody has changed it."""
@@ -30,6 +38,9 @@ MAX_NODES = 20_000
 _INPUTS = 4
 """Argument of torch's own function that runs a backward: leaves that alone get a gradient, none for all."""
 _READ, _CLEARED = "read", "cleared"
+MADE: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
+"""File:line of the program that made each optimizer of this process, since `watch_making`."""
+_FINDER = SiteFinder()
 
 
 @dataclass(slots=True)
@@ -45,6 +56,8 @@ class _Node:
 @dataclass(slots=True)
 class _Backward:
     site: str
+    is_own: bool
+    """Whether the program itself calls it, and no library."""
     began_ns: int
     graph: list[_Node]
     ended_ns: int = 0
@@ -109,7 +122,7 @@ class GradientWatch:
         if is_whole:
             with contextlib.suppress(Exception):  # The program's backward runs, whatever its graph is like.
                 graph = _graph_of(args[0])
-        self._backwards.append(_Backward(site, time.time_ns(), graph))
+        self._backwards.append(_Backward(site, _is_of_program(), time.time_ns(), graph))
         return self._backwards[-1]
 
     def ends(self, backward: _Backward) -> None:
@@ -187,10 +200,43 @@ class GradientWatch:
         return {
             "sequences": sequences,
             "backward": [backward.began_ns, backward.ended_ns],
-            "site": backward.site,
+            "site": (None if backward.is_own else self._made_at(unread)) or backward.site,
             "parameters": len(unread),
             "numel": sum(self._watched[each].parameter.numel() for each in unread),
         }
+
+    def _made_at(self, unread: set[int]) -> str | None:
+        """The one line that made optimizers which stepped, where no optimizer has any of the unread parameters."""
+        known = {id(each): site for optimizer, site in MADE.items() for each in _of_optimizer(optimizer)}
+        stepped = {known.get(number) for number, each in self._watched.items() if _READ in each.events} - {None}
+        return stepped.pop() if len(stepped) == 1 and not unread & known.keys() else None
+
+
+def watch_making() -> None:
+    """Notes from now on where the program makes its optimizers."""
+    optimizers: Any = Optimizer
+    original: Callable[..., None] = optimizers.__init__
+
+    @functools.wraps(original)
+    def __init__(optimizer: Optimizer, *args: Any, **named: Any) -> None:
+        original(optimizer, *args, **named)
+        with contextlib.suppress(Exception):  # A line is not worth the program.
+            site = _FINDER.here()
+            if site is not None:
+                MADE[optimizer] = f"{site.file}:{site.line}"
+
+    optimizers.__init__ = __init__
+
+
+def _is_of_program() -> bool:
+    """Whether the program calls torch here, and no library between."""
+    frame = sys._getframe(2)
+    for _ in range(MAX_FRAMES):
+        owner = owner_of(frame.f_code.co_filename, main_package())
+        if owner in (Owner.USER, Owner.PACKAGE) or frame.f_back is None:
+            return owner is Owner.USER
+        frame = frame.f_back
+    return False
 
 
 def _graph_of(roots: Iterable[torch.Tensor]) -> list[_Node]:

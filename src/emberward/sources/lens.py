@@ -23,6 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._alike import NUM_COMPARED
 from emberward.sources._backward_steps import BackwardSteps
+from emberward.sources._gradients import watch_making
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._operations import NUM_STEPS, OPERATIONS_SUFFIX, OperationProbe
 from emberward.sources._sampler import Sampler
@@ -157,6 +158,7 @@ def start(environment: Mapping[str, str]) -> None:
             lens.stepped()
 
     lens.watch_turns()
+    watch_making()
     register_optimizer_step_post_hook(ended)
     BackwardSteps(ended_backward).start()
 

@@ -1,12 +1,18 @@
 """Anomaly mode left on, for real under the sampler, and the same program without it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from unit.lens.test_stalls import line_of, measure, stalls
+from unit.lens.test_work import NONE, rank_of
 
 from emberward.findings import Cause
-from emberward.lens._debug_modes import _switches
+from emberward.lens import samples_of
+from emberward.lens._debug_modes import _switches, with_checks
 from emberward.lens._source import Source
+from emberward.lens._stalls import Stall
+from emberward.lens._work import NODE
 
 MODEL = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.GELU()) for _ in range(20)))
 INPUTS = torch.ones(4, 16)
@@ -34,6 +40,45 @@ def test_anomaly_mode_is_named_at_the_line_that_switches_it_on(tmp_path):
 
 def test_a_mode_that_is_off_costs_nothing(tmp_path):
     assert stalls(measure(tmp_path, trains_in_a_mode_that_is_off)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("f(detect_anomaly=True)\n", [1]),
+        ("f(detect_anomaly=False)\n", []),
+        ("given = {\n    'detect_anomaly': level > 1,\n}\nf(**given)\n", [2]),
+        ("f(**{'detect_anomaly': False})\n", []),
+        ("shown = ['detect_anomaly']\n", []),
+    ],
+)
+def test_an_argument_switches_it_on_in_a_dictionary_too(text, lines):
+    assert list(_switches(Source(text=text, file="train.py", of=None))) == lines
+
+
+def test_its_looks_for_nan_in_the_backward_are_its_cost_too():
+    checks = [(f"aten::{name}", NONE, at, 0.5, -1, False) for name, at in (("isnan", 5.0), ("any", 5.5), ("item", 6.0))]
+    rows = [(f"{NODE}MmBackward0", NONE, 4.0, 3.0, 7, False), *checks, ("aten::isnan", NONE, 8.0, 1.0, -1, False)]
+    operations = rank_of(0, rows)
+    samples = measured_of(operations)
+    stall = Stall(
+        cause=Cause.DEBUG_MODE, site="train.py:3", inner=None, cost_s=0.001, gain_s=0.001, share=0.1, ranks=(0,),
+        num_steps=5, of_steps=5,
+    )  # fmt: skip
+    (found,) = with_checks([stall], [operations], [samples])
+    assert (found.cost_s, found.gain_s, found.share) == pytest.approx((0.0025, 0.0025, 0.25))
+    other = replace(stall, cause=Cause.ITEM)
+    assert with_checks([other], [operations], [samples]) == (other,)
+
+
+def measured_of(operations):
+    """Samples of steps as long as the observed ones."""
+    document = {
+        "form": 1, "pid": 1, "first_step": 0, "period_ns": 1, "queue_ns": 0, "has_cpu_time": True, "outputs": [],
+        "loop": [], "is_last": True, "rank": 0, "world_size": 1, "device": "cpu",
+        "bounds_ns": [int(1e9 * each) for each in operations.bounds_s],
+    }  # fmt: skip
+    return samples_of([document, {"end": True}])
 
 
 @pytest.mark.parametrize(("text", "lines"), [("y = x.sum()\n", []), ("f(detect_anomaly=True)\n", [1])])

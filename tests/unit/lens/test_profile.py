@@ -222,6 +222,15 @@ def test_what_a_wait_is_for_is_told_by_what_becomes_of_its_value_and_by_the_thre
     assert waited([FUTURE, at(7, 17)], [0, 1], busy=0.9) == []
 
 
+def test_data_that_a_loader_makes_in_this_process_is_told_at_the_line_that_takes_most_of_it():
+    loader = ["/site-packages/torch/utils/data/dataloader.py", "__next__", 9, "platform", 9, 9, 0, 9, "CALL"]
+    collate = ["/site-packages/torch/utils/data/_utils/collate.py", "collate", 9, "platform", 9, 9, 0, 9, "CALL"]
+    reads, batch = at(2, 17, function="fetch"), at(5, 24, column=11)
+    assert waited([reads, loader, batch], [0, 1, 2], busy=1.0) == [(Cause.DATA_WAIT, "train.py:2")]
+    assert waited([collate, loader, batch], [0, 1, 2], busy=1.0) == [(Cause.DATA_WAIT, "train.py:5")]
+    assert waited([loader, batch], [0, 1]) == [(Cause.DATA_WAIT, "train.py:5")]
+
+
 def test_work_whose_value_nobody_reads_and_copies_of_state_are_told_and_a_model_s_own_work_is_not():
     assert waited([at(12, 53, column=13)], [0], busy=1.0) == [(Cause.UNUSED_RESULT, "train.py:12")]
     assert waited([at(9, 21, column=12)], [0], busy=1.0) == [(Cause.HOST_COPY, "train.py:9")]

@@ -1,8 +1,10 @@
 """Gradients that each micro-batch reduces, though the optimizer reads them once a step."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from unit.lens.test_debug_modes import measured_of
 from unit.lens.test_work import BUCKET, NONE, rank_of, work_of
 
 from emberward.findings import Cause
@@ -54,3 +56,13 @@ def test_all_reductions_of_a_step_but_the_last_are_told_at_the_backward(op):
 )
 def test_the_look_alikes_are_quiet(said):
     assert wastes(**said) == ()
+
+
+@pytest.mark.parametrize(("cores", "cost_ms"), [(2, 4.0), (4, 2.2)])
+def test_where_the_ranks_compute_on_all_processors_they_cost_what_making_them_takes(cores, cost_ms):
+    ranks = [accumulates(number, buckets=(BUCKET, BUCKET, BUCKET)) for number in (0, 1)]
+    samples = [
+        replace(measured_of(rank), rank=rank.rank, others_s=0.006 * rank.num_steps, cores=cores) for rank in ranks
+    ]
+    (waste,) = wastes_of(work_of(ranks), ranks, {}, samples)
+    assert 1000 * waste.cost_s == pytest.approx(cost_ms, rel=0.02)  # Two of three sums, of 6 ms on processors.

@@ -1,6 +1,7 @@
 """Gradients that backwards compute and nothing reads: as the probe sees them, and what is told of them."""
 
 import copy
+import sys
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from emberward.findings import Cause
 from emberward.lens import wastes_of
 from emberward.lens._operations import Unread
 from emberward.lens._work import NODE
+from emberward.sources import _gradients
 from emberward.sources._gradients import GradientWatch
 
 STEPS = 4
@@ -253,3 +255,28 @@ def test_it_is_told_at_the_line_of_the_backward_with_what_it_takes():
 
 def test_what_is_for_nothing_now_and_then_is_not_told():
     assert told(num_steps=1) == ()
+
+
+@pytest.mark.parametrize(("is_own", "site"), [(True, "train.py:9"), (False, "tune.py:17")])
+def test_where_a_library_calls_the_backward_the_line_is_that_which_chose_what_is_trained(is_own, site, monkeypatch):
+    monkeypatch.setattr(_gradients, "_is_of_program", lambda: is_own)
+    nets = Nets()
+    nets.made_by = None
+    monkeypatch.setitem(_gradients.MADE, nets.judged_by, "tune.py:17")
+    assert {each["site"] for each in unread(trains_the_last_alone, nets)} == {site}
+
+
+def test_of_what_an_optimizer_has_the_backward_is_the_line(monkeypatch):
+    monkeypatch.setattr(_gradients, "_is_of_program", lambda: False)
+    nets = Nets()
+    for each in (nets.made_by, nets.judged_by):
+        monkeypatch.setitem(_gradients.MADE, each, "tune.py:17")
+    assert {each["site"] for each in unread(goes_through_what_was_made, nets)} == {"train.py:9"}
+
+
+def test_an_optimizer_is_known_by_the_line_that_makes_it(monkeypatch):
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", torch.optim.Optimizer.__init__)
+    _gradients.watch_making()
+    made = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    line = sys._getframe().f_lineno - 1
+    assert _gradients.MADE[made] == f"{__file__}:{line}"
