@@ -15,6 +15,7 @@ from typing import Any
 
 from emberward.findings import Cause, Finding, Severity, observed
 from emberward.supervise._nodes import SILENT_S, NodePost
+from emberward.supervise._sent_again import KEPT_S
 
 SLOW_FACTOR = 1.5
 """Between a link as fast as the others and one at half their speed: where all that a host sends or gets agrees."""
@@ -56,7 +57,11 @@ class _Cells:
 
 
 class LinkWatch:
-    """Says what `judge_links` finds once it has held for HOLD_S: the hosts' tries do not end at one moment."""
+    """Says what `judge_links` finds once it has held for HOLD_S: the hosts' tries do not end at one moment.
+
+    That two hosts are fast with others has to hold for KEPT_S: so long a load counts that was fast before all became
+    slow.
+    """
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, ...], float] = {}
@@ -65,7 +70,9 @@ class LinkWatch:
         """What holds now, and has for a while."""
         found = judge_links(posts)
         self._since = {each.hosts: self._since.get(each.hosts, now_s) for each in found}
-        return tuple(each for each in found if now_s - self._since[each.hosts] >= HOLD_S)
+        is_cell = len(posts) > 2
+        holds_s = {each.hosts: KEPT_S if is_cell and len(each.hosts) > 1 else HOLD_S for each in found}
+        return tuple(each for each in found if now_s - self._since[each.hosts] >= holds_s[each.hosts])
 
 
 def links_beside(

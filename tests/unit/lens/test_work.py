@@ -334,6 +334,37 @@ def test_a_weight_that_the_program_gathers_itself_beside_fsdp_is_gathered_twice(
     assert wastes_of(work_of(report), report) == ()
 
 
+def test_all_that_a_line_does_for_such_a_gather_is_its_cost():
+    ranks = whole_weight(json.dumps([[[125_000]], ["float"]]))
+    frames = (Instruction("health.py", "f", 1, "user", 8, 8, 4, 9, "CALL"),)
+    looks = tuple(((step * STEP_MS + 6.0) / 1000, frames) for step in range(NUM_STEPS))
+    ranks = [dataclasses.replace(rank, looks=looks) for rank in ranks]
+    bounds = [int(step * STEP_MS * 1e6) for step in range(NUM_STEPS + 1)]
+    places = [
+        ["health.py", "f", 1, "user", 8, 8, 4, 9, "CALL"],
+        ["train.py", "<module>", 1, "user", 5, 5, 0, 9, "CALL"],
+    ]
+    cells = {step: [int(5e6), int(5e6), bounds[step], 0] for step in range(NUM_STEPS)}
+    head = {
+        "form": 1, "pid": 1, "first_step": 0, "period_ns": 1, "queue_ns": 0, "has_cpu_time": True, "outputs": [],
+        "loop": [], "is_last": True, "world_size": 2, "device": "cpu", "bounds_ns": bounds,
+    }  # fmt: skip
+    samples = [
+        samples_of(
+            [
+                {**head, "rank": rank},
+                *({"place": place} for place in places),
+                {"stack": [0, 1], "flag": "", "steps": cells, "beside": []},
+                {"end": True},
+            ]
+        )
+        for rank in (0, 1)
+    ]
+    (waste,) = wastes_of(work_of(ranks), ranks, {}, samples)
+    assert (waste.cause, waste.site) == (Cause.GATHERED_TWICE, "health.py:8")
+    assert waste.cost_s == pytest.approx(0.005)  # 2 ms of it are the gather.
+
+
 def test_small_units_are_told_at_the_line_that_makes_them():
     ranks = [sharded(number, again=False, shape=TINY) for number in (0, 1)]
     units = (("build.py:3", 800), ("build.py:3", 800), ("build.py:5", 400), ("build.py:7", 1 << 20))

@@ -88,6 +88,15 @@ def test_a_slow_link_is_said_once_all_tries_agree():
     assert watch.poll(posts({}), now_s=30.0) == ()
 
 
+def test_of_two_hosts_that_are_fast_with_others_it_is_said_once_no_load_from_before_counts():
+    watch, alone = LinkWatch(), LinkWatch()
+    between, two = posts({"cb": 0.05}), posts({"ab": 0.05}, hosts="ab")
+    assert watch.poll(between, now_s=10.0) == alone.poll(two, now_s=10.0) == ()
+    assert watch.poll(between, now_s=9.0 + KEPT_S) == ()
+    assert [found.hosts for found in watch.poll(between, now_s=10.0 + KEPT_S)] == [("b", "c")]
+    assert [found.hosts for found in alone.poll(two, now_s=10.0 + HOLD_S)] == [("a", "b")]
+
+
 @pytest.mark.parametrize("missing", ["cb", "ba"])
 def test_a_slow_cell_is_a_pair_only_where_the_rest_of_its_row_and_column_is_known(missing):
     """Of three hosts: what would tell whether all is slow that c sends, or all that a gets."""
