@@ -144,7 +144,7 @@ def test_a_slow_link_is_named_and_then_a_host_that_is_gone(hosts, collector, tmp
     def slow(index: int) -> list[dict]:
         return [found for found in findings(tmp_path, index) if found["code"] == "H143"]
 
-    wait_until(lambda: all(slow(index) for index in range(3)), "a word on the slow link from each host", 60)
+    wait_until(lambda: all(slow(index) for index in range(3)), "a word on the slow link from each host", 90)
     for index in range(3):
         for found in slow(index):
             assert (found["cause"], found["kind"], found["severity"]) == ("slow_link", "link", "warning")
