@@ -15,6 +15,9 @@ ANSWER_LIMIT_S = 20.0
 NOBODY_LIMIT_S, ASK_EVERY_S = 180.0, 2.0
 """How long hosts are asked again while none answers: a controller of SLURM is started again within minutes."""
 MAX_SAID_CHARACTERS = 300
+_NO_ROOM = ("Memory required by task is not available", "Requested nodes are busy")
+"""What srun says while the job's other steps leave no room for one more, as for a moment after its controller came back
+(slurm_errno.c of SLURM 22.05): nothing of the host."""
 _KNOWN = {
     "local": "",
     "ssh": "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o LogLevel=ERROR {host}",
@@ -138,17 +141,23 @@ def ask_hosts(launcher: Launcher, hosts: Sequence[Host], *, python: str, folder:
 def ask_until_answered(
     launcher: Launcher, hosts: Sequence[Host], *, python: str, folder: Path, is_stopped: Callable[[], bool]
 ) -> dict[str, str | ConfigError]:
-    """The same, asked again while none answers. Blocks, NOBODY_LIMIT_S at most, or until `is_stopped`."""
+    """The same, asked again while none answers, or one could not be asked. Blocks, NOBODY_LIMIT_S at most, or until
+    `is_stopped`."""
     end_s = time.monotonic() + NOBODY_LIMIT_S
     while True:
         answers = ask_hosts(launcher, hosts, python=python, folder=folder)
-        if _is_anybody_there(answers) or is_stopped() or time.monotonic() > end_s:
+        is_known = _is_anybody_there(answers) and not any(map(_is_not_asked, answers.values()))
+        if is_known or is_stopped() or time.monotonic() > end_s:
             return answers
         time.sleep(ASK_EVERY_S)
 
 
 def _is_anybody_there(answers: Mapping[str, str | ConfigError]) -> bool:
     return any(isinstance(answer, str) for answer in answers.values())
+
+
+def _is_not_asked(answer: str | ConfigError) -> bool:
+    return isinstance(answer, ConfigError) and any(words in (answer.found or "") for words in _NO_ROOM)
 
 
 def _answer(
@@ -209,13 +218,16 @@ def without(team: Team, lost: Collection[str]) -> Team:
 def lost_hosts(before: Sequence[Host], answers: Mapping[str, str | ConfigError]) -> tuple[Finding, ...]:
     """A finding for each host that trained and now gives no answer while another host does, or has booted since.
 
-    Where none answers, it is the way to ask that is gone, as SLURM's controller, and nothing is known of the hosts.
+    Where none answers, it is the way to ask that is gone, as SLURM's controller, and nothing is known of the hosts; nor
+    of one for which SLURM had no room to ask.
     """
     if not _is_anybody_there(answers):
         return ()
     found = []
     for host in before:
         answer, why = answers[host.name], None
+        if _is_not_asked(answer):
+            continue
         if isinstance(answer, ConfigError):
             why = f"does not answer any more: {answer.found}"
         elif host.boot is not None and answer != host.boot:

@@ -104,6 +104,22 @@ def test_where_no_host_answers_the_way_to_ask_is_gone_and_no_host(tmp_path):
     assert asked["a"].found == away
 
 
+def test_a_host_that_slurm_had_no_room_to_ask_is_asked_again_and_not_lost(tmp_path):
+    """As for a moment after its controller came back, while the ended attempt's steps still hold the job's memory."""
+    full, free = (
+        "srun: error: Unable to create step for job 1: Memory required by task is not available",
+        tmp_path / "f",
+    )
+    text = f'[ "$0" = b ] || [ -e {free} ] && exec "$@"; touch {free}; echo "{full}" >&2; exit 1'
+    launcher = Launcher(words=("sh", "-c", text, "{host}"), is_shell=False)
+    answers = ask_hosts(launcher, [A, B], python=sys.executable, folder=tmp_path)
+    assert answers["a"].found == full
+    assert lost_hosts([A, dataclasses.replace(B, boot=answers["b"])], answers) == ()
+    free.unlink()
+    asked = ask_until_answered(launcher, [A, B], python=sys.executable, folder=tmp_path, is_stopped=lambda: False)
+    assert asked["a"] == asked["b"] == answers["b"]
+
+
 def test_a_host_that_has_booted_again_is_lost_and_one_that_was_never_asked_is_not():
     (found,) = lost_hosts([A, B], {"a": "another boot", "b": "boot of b"})
     assert (found.code, found.hosts, found.message) == ("L113", ("a",), "host a has booted again while it trained")
