@@ -125,6 +125,7 @@ class Cause(StrEnum):
     SMALL_KERNELS = "small_kernels"
     RECOMPUTE = "recompute"
     REDUNDANT_WORK = "redundant_work"
+    ONE_HOT = "one_hot"
     PADDING = "padding"
     IMBALANCE = "imbalance"
     NONE = "none"

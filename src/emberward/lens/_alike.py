@@ -1,10 +1,11 @@
-"""Work in vain: what was computed in the step before, rows that nothing reads, tokens that are padding. Pure.
+"""Work in vain: what was computed before, rows that nothing reads, products with zeros, tokens that are padding. Pure.
 
 What lines computed alike is seen in the compared steps ([Note: computed alike]), how long that takes in the sampled
 ones: of the time of stacks with the same lines of the program the same share. Time that another cause explains is that
-cause's. It is told at the outermost line below which `MOSTLY` such work is done, of several in one function at the
-dearest. Rows that nothing reads ([Note: rows that nothing reads]) are told at the line that makes them, with the share
-of the backward that their calls have in all that has one.
+cause's. It is told at the outermost line below which `MOSTLY` such work is done, else at the program's innermost one,
+for what no library does there; of several in one function at the dearest. Of the backward such work has the share that
+it has in all that a backward goes through. Rows that nothing reads ([Note: rows that nothing reads]) are told at the
+line that makes them, with the same share of the backward.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from emberward.findings import Cause
 from emberward.lens._causes import is_collective, tell
-from emberward.lens._operations import AT, BACKWARD, RankOperations, Where
+from emberward.lens._operations import AT, BACKWARD, Alike, RankOperations, Where
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples, Sampled, uncertainty
 from emberward.lens._source import Sources
 from emberward.lens._waste import Waste
@@ -34,13 +35,22 @@ def alike_work(
         if sampled is None:
             continue
         step_s = sampled.measured_s / sampled.num_steps
-        in_vain = (*_redundant(rank, sampled, sources), *_rows(rank, sampled, sources), *_padded(rank, sampled))
+        in_vain = (
+            *_redundant(rank, sampled, sources),
+            *_rows(rank, sampled, sources),
+            *_picks(rank, sampled, sources),
+            *_padded(rank, sampled),
+        )
         for cause, site, cost_s, evidence, sure in in_vain:
             share = cost_s / step_s
             if sure * share >= MIN_GAIN and cost_s >= MIN_COST_S:
                 waste = Waste(cause=cause, site=site, cost_s=cost_s, share=share, ranks=(rank.rank,), evidence=evidence)
                 found[cause, site].append(waste)
     return tuple(_of_all(each) for each in found.values())
+
+
+Function = tuple[str, str]
+"""File and name."""
 
 
 class _InVain(NamedTuple):
@@ -79,41 +89,69 @@ def _of_all(found: Sequence[Waste]) -> Waste:
 
 def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
     below = _below(rank.alike)
-    spent: dict[tuple[str, str], _Spent] = defaultdict(_Spent)
+    spent: dict[Function, _Spent] = defaultdict(_Spent)
     """By file and function."""
+    behind: dict[Function, dict[Where, float]] = defaultdict(dict)
+    """Of these, by place, shares of the backward."""
+    backward_s = _backward_s(rank, sampled)
     for seen in sampled.stacks if below else ():
         users = [place for place in seen.stack if place.owner == USER]
         where = tuple((place.file, place.line) for place in users)
-        alike_s, other_s = rank.alike.get(where, (0.0, 0.0))
+        at = rank.alike.get(where)
+        if at is None or seen.flag or at.alike_ns <= 0:
+            continue
         # What a collective takes at the line is no time of the calls that were compared.
-        if seen.flag or alike_s <= 0 or is_collective(seen) or tell(seen, sampled, sources) is not None:
+        if is_collective(seen) or tell(seen, sampled, sources) is not None:
             continue
         around = [i for i in range(len(where)) if below[where[i:]] >= MOSTLY]
-        if around:
-            outer = users[around[-1]]
-            spent[outer.file, outer.function].add(outer.line, seen, alike_s / (alike_s + other_s))
+        if around or at.own_ns > 0:
+            outer = users[around[-1] if around else 0]
+            share = (at.alike_ns if around else at.own_ns) / (at.alike_ns + at.other_ns)
+            spent[outer.file, outer.function].add(outer.line, seen, share)
+            behind[outer.file, outer.function][where] = at.backward
     for (file, function), each in spent.items():
         lines = each.lines
+        behind_s = backward_s * sum(behind[file, function].values())
         evidence = (
             f"calls of torch in {len(lines)} line{'s' if len(lines) > 1 else ''} of {function}() were given "
             "what calls of the step before, or earlier ones of the step, had been given"
         )
         site = f"{file}:{lines.most_common(1)[0][0]}"
-        cost_s = lines.total() / 1e9 / sampled.num_steps
-        yield _InVain(Cause.REDUNDANT_WORK, site, cost_s, (evidence,), each.sure(sampled.num_steps))
+        cost_s = lines.total() / 1e9 / sampled.num_steps + behind_s
+        in_backward = (f"{1000 * behind_s:.2f} ms of it in the backward",) if behind_s > 0 else ()
+        sure = each.sure(sampled.num_steps)
+        yield _InVain(Cause.REDUNDANT_WORK, site, cost_s, (evidence, *in_backward), sure)
+
+
+def _by_function(shares: Mapping[Where, float], sampled: RankSamples, sources: Sources) -> dict[Function, _Spent]:
+    """What is spent in vain in each function: of the time at a place that share."""
+    spent: dict[Function, _Spent] = defaultdict(_Spent)
+    for seen in sampled.stacks if shares else ():
+        users = [place for place in seen.stack if place.owner == USER]
+        share = shares.get(tuple((place.file, place.line) for place in users))
+        if not seen.flag and share is not None and tell(seen, sampled, sources) is None:
+            spent[users[0].file, users[0].function].add(users[0].line, seen, share)
+    return spent
+
+
+def _picks(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    shares = {where: picks.picks_ns / picks.all_ns for where, picks in rank.picks.items()}
+    for (file, function), each in _by_function(shares, sampled, sources).items():
+        forward_s = each.lines.total() / 1e9 / sampled.num_steps
+        behind = sum(p.backward for where, p in rank.picks.items() if where[0][0] == file and where[0][1] in each.lines)
+        behind_s = _backward_s(rank, sampled) * behind
+        evidence = (
+            f"of the matrix in a product of {function}() no more numbers than it has rows or columns are not zero",
+            f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
+        )
+        site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
+        yield _InVain(Cause.ONE_HOT, site, forward_s + behind_s, evidence, sure)
 
 
 def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
-    spent: dict[tuple[str, str], _Spent] = defaultdict(_Spent)
-    """By file and function."""
-    for seen in sampled.stacks if rank.rows else ():
-        users = [place for place in seen.stack if place.owner == USER]
-        rows = rank.rows.get(tuple((place.file, place.line) for place in users))
-        if not seen.flag and rows is not None and tell(seen, sampled, sources) is None:
-            spent[users[0].file, users[0].function].add(users[0].line, seen, rows.unread_ns / rows.all_ns)
-    step_s = sampled.measured_s / sampled.num_steps
-    # Of a sampled step: the observed ones are longer by what torch's profiler takes.
-    backward_s = _forwards(rank)[1] / max(rank.num_steps, 1) * step_s / rank.step_s if rank.num_steps else 0.0
+    shares = {where: rows.unread_ns / rows.all_ns for where, rows in rank.rows.items()}
+    spent = _by_function(shares, sampled, sources)
+    backward_s = _backward_s(rank, sampled)
     for (file, function), each in spent.items():
         lines = each.lines
         forward_s = lines.total() / 1e9 / sampled.num_steps
@@ -129,6 +167,13 @@ def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Itera
         yield _InVain(Cause.UNUSED_RESULT, f"{file}:{line}", forward_s + behind_s, evidence, sure)
 
 
+def _backward_s(rank: RankOperations, sampled: RankSamples) -> float:
+    """Of a sampled step: the observed ones are longer by what torch's profiler takes."""
+    if not rank.num_steps:
+        return 0.0
+    return _forwards(rank)[1] / rank.num_steps * sampled.measured_s / sampled.num_steps / rank.step_s
+
+
 def _forwards(rank: RankOperations) -> tuple[dict[str, float], float]:
     """The seconds of all observed steps in forwards, by the line that calls them, and in backwards."""
     forwards: dict[str, float] = defaultdict(float)
@@ -141,14 +186,14 @@ def _forwards(rank: RankOperations) -> tuple[dict[str, float], float]:
     return forwards, backward_s
 
 
-def _below(alike: Mapping[Where, tuple[float, float]]) -> dict[Where, float]:
+def _below(alike: Mapping[Where, Alike]) -> dict[Where, float]:
     """By the program's frames from any on, the share of the time below that was spent on what was computed before."""
-    total: dict[Where, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for where, seconds in alike.items():
+    total: dict[Where, list[int]] = defaultdict(lambda: [0, 0])
+    for where, spent in alike.items():
         for i in range(len(where)):
-            for kind in (0, 1):
-                total[where[i:]][kind] += seconds[kind]
-    return {where: alike_s / (alike_s + other_s) if alike_s > 0 else 0.0 for where, (alike_s, other_s) in total.items()}
+            total[where[i:]][0] += spent.alike_ns
+            total[where[i:]][1] += spent.alike_ns + spent.other_ns
+    return {where: alike_ns / all_ns if alike_ns > 0 else 0.0 for where, (alike_ns, all_ns) in total.items()}
 
 
 def _padded(rank: RankOperations, sampled: RankSamples) -> Iterator[_InVain]:

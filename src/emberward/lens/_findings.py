@@ -195,6 +195,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "computes in each step what was computed before",
         "compute it once: before the loop, and keep it (register_buffer, a cache); or take what the step has (detach)",
     ),
+    Cause.ONE_HOT: (
+        "multiplies with a matrix that has hardly any number but zeros",
+        "take rows by their index (embedding, index_select), add them up by group with index_add",
+    ),
     Cause.PADDING: (
         "computes tokens that are padding in every row of the batch",
         "pad to the longest row of each batch (padding=True, a collate function), or batch rows of like lengths",

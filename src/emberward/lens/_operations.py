@@ -80,6 +80,17 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True)
+class Alike:
+    """Of a place that calls torch: nanoseconds of calls that computed what was computed before, of the others, and of
+    those of the first that the program's own text makes; the share of the first in all that a backward goes through."""
+
+    alike_ns: int
+    other_ns: int
+    own_ns: int
+    backward: float
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Of a place that computes rows which nothing reads: nanoseconds for these and for all of torch's calls there,
     their share in all of the program that has a backward, and whether the place makes them."""
@@ -88,6 +99,16 @@ class Rows:
     all_ns: int
     backward: float
     is_maker: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """Of a place with products that pick: nanoseconds of these and of all of torch's calls there, and their share in
+    all that has a backward. See [Note: products that pick] in `sources._picks`."""
+
+    picks_ns: float
+    all_ns: float
+    backward: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +148,9 @@ class RankOperations:
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
     `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
-    innermost first. `alike`: by the program's lines around a place that calls torch, the seconds of its calls that
-    computed what was computed before, and of the others. `padded`: of places that embed tokens these lines, and the
-    share of the tokens that a shorter batch would not have. `rows`: of places that compute rows which nothing reads.
+    innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
+    `padded`: of places that embed tokens these lines, and the share of the tokens that a shorter batch would not have.
+    `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
     """
 
     rank: int
@@ -149,9 +170,10 @@ class RankOperations:
     pageable: frozenset[str] = frozenset()
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
     unread: tuple[Unread, ...] = ()
-    alike: Mapping[Where, tuple[float, float]] = field(default_factory=dict)
+    alike: Mapping[Where, Alike] = field(default_factory=dict)
     padded: tuple[tuple[Where, float], ...] = ()
     rows: Mapping[Where, Rows] = field(default_factory=dict)
+    picks: Mapping[Where, Picks] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
 
     @property
@@ -190,9 +212,10 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     accesses: list[Access] = []
     looks = _Looks()
     unread: list[Unread] = []
-    alike: dict[Where, tuple[float, float]] = {}
+    alike: dict[Where, Alike] = {}
     padded: list[tuple[Where, float]] = []
     rows: dict[Where, Rows] = {}
+    picks: dict[Where, Picks] = {}
     held: list[Held] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
@@ -223,14 +246,17 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             sets = frozenset(reads), frozenset(writes)
             accesses.append(Access(at(began_ns), at(ended_ns), packs > 0, *sets, span(inside), is_copy=packs > 1))
         elif "alike" in line:
-            where, alike_ns, other_ns = line["alike"]
-            alike[_where(where)] = alike_ns / 1e9, other_ns / 1e9
+            where, *of_place = line["alike"]
+            alike[_where(where)] = Alike(*of_place)
         elif "padded" in line:
             where, share = line["padded"]
             padded.append((_where(where), share))
         elif "rows" in line:
             where, *of_place = line["rows"]
             rows[_where(where)] = Rows(*of_place)
+        elif "picks" in line:
+            where, *of_place = line["picks"]
+            picks[_where(where)] = Picks(*of_place)
         elif "held" in line:
             file, number, *of_call = line["held"]
             held.append(Held((file, number), *of_call))
@@ -272,6 +298,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         alike=alike,
         padded=tuple(padded),
         rows=rows,
+        picks=picks,
         held=tuple(held),
     )
 

@@ -7,8 +7,10 @@ what it is given: plain values as they are, a tensor by the call of this step th
 other tensor of the host by its numbers, read once a step (of larger ones every n-th, `MAX_READ` in all), of a device by
 being the same object at the same version. What requires gradients is alike within a step alone, as the same object at
 the same version. A call whose number the step before had too, and which drew no random number, computed what that had
-computed; so did one whose number this step has had, where nothing goes back through it. Each call is timed: what of the
-time below a line was computed before, is told by the lines around it.
+computed; so did one whose number this step has had, but in a backward, which computes a forward again to save memory.
+Of two such calls of a step that one was in vain which keeps no graph for a backward, else the later one; where a
+backward goes through both, one would have to go once. Each call is timed: what of the time below a line was computed
+before, is told by the lines around it.
 
 What is written to later by a call that is not alike was needed anew: zeros that a step adds to. A call that gives no
 tensor and reads no number is not counted: it asks for a shape. The order of modes, and where torch takes another way
@@ -21,7 +23,7 @@ import sys
 import time
 import weakref
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -34,6 +36,7 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._padding import padded
+from emberward.sources._picks import PicksWatch, storage_of
 from emberward.sources._rows import RowsWatch
 
 NUM_COMPARED = 3
@@ -77,6 +80,27 @@ class _Known:
     step: int
 
 
+@dataclass(slots=True)
+class _Call:
+    """The first call of a step that has a number."""
+
+    where: Where
+    is_own: bool
+    took_ns: int
+    has_graph: bool
+
+
+@dataclass(slots=True)
+class _Spent:
+    """Nanoseconds at a place: of calls that are alike and of the others; of the alike ones those that no library makes,
+    and those through which a backward goes."""
+
+    alike: int = 0
+    other: int = 0
+    own: int = 0
+    behind: int = 0
+
+
 class AlikeWatch:
     """Compares steps between `start` and `stop`. All but `lines` is for the training thread."""
 
@@ -86,15 +110,14 @@ class AlikeWatch:
         self._undo: list[Callable[[], None]] = []
         self._numbers: dict[Any, int] = {}
         self._before: set[int] = set()
-        self._now: set[int] = set()
+        self._now: dict[int, _Call | None] = {}
         self._known: dict[int, _Known] = {}
         self._writes: dict[int, int] = defaultdict(int)
         """By storage, how often a call wrote to it."""
         self._lent: set[int] = set()
-        self._made: dict[int, list[tuple[Where, int]]] = defaultdict(list)
-        """By storage, where calls that are alike wrote to it in this step, and their nanoseconds."""
-        self._spent: dict[Where, Counter[bool]] = defaultdict(Counter)
-        """Nanoseconds of calls that are alike, and of the others."""
+        self._made: dict[int, list[_Call]] = defaultdict(list)
+        """By storage, the calls that are alike and wrote to it in this step."""
+        self._spent: dict[Where, _Spent] = defaultdict(_Spent)
         self._objects = itertools.count()
         self._step = 0
         self._num_read = self._num_calls = 0
@@ -102,7 +125,7 @@ class AlikeWatch:
         """Modules on their fast path, for which our mode is taken off."""
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
-        self._rows = RowsWatch()
+        self._rows, self._picks = RowsWatch(), PicksWatch()
         self._padded: dict[tuple[Where, tuple[int, ...]], list[float]] = defaultdict(list)
         """By place and shape of the table: of a model whose file is a library's all have one place."""
 
@@ -122,13 +145,15 @@ class AlikeWatch:
         if not self.is_on:
             return
         self._step += 1
-        self._before, self._now = self._now, set()
+        self._before, self._now = {*self._now}, {}
         self._made.clear()
         self._num_read = 0
         self._rows.stepped()
+        self._picks.stepped()
         if self._step < 2:
             self._spent.clear()
             self._rows.forget()
+            self._picks.forget()
 
     def stop(self) -> None:
         """Ends it. In a call of torch's our mode is not there to be removed, and stays without effect."""
@@ -143,19 +168,23 @@ class AlikeWatch:
         if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
             self._spent.clear()
             self._rows.forget()
+            self._picks.forget()
             self._padded.clear()
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations: for each place that calls torch the program's lines around it, the innermost
-        first, the nanoseconds of calls that are alike and of others; for each that embeds tokens its lines, and what is
+        first, the nanoseconds of calls that are alike and of others, of those that are alike and made by no library,
+        and the share of what is alike in all that has a backward; for each that embeds tokens its lines, and what is
         padding. Without places where none is alike."""
-        if any(spent[True] for spent in self._spent.values()):
+        if any(spent.alike for spent in self._spent.values()):
+            all_ns = max(self._rows.graph_ns, 1)
             for where, spent in self._spent.items():
-                yield {"alike": [where, spent[True], spent[False]]}
+                yield {"alike": [where, spent.alike, spent.other, spent.own, spent.behind / all_ns]}
         for (where, _), shares in self._padded.items():
             if any(shares):
                 yield {"padded": [where, sum(shares) / len(shares)]}
         yield from self._rows.lines()
+        yield from self._picks.lines(self._rows.graph_ns)
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
@@ -175,15 +204,19 @@ class AlikeWatch:
         with self._careful():
             if state is not None and not _is_state(state):
                 key = None
-            is_alike = key is not None and (
-                key in self._before or (key in self._now and not any(each.requires_grad for each in _tensors(result)))
-            )
+            first = None if key is None else self._now.get(key)
             storages, has_written = self._note(func, key, given, versions, result)
             name = getattr(func, "__name__", "")
             if storages or name in _READS:
                 where, is_own = self._where(sys._getframe(1))
-                self._count(where, is_alike, took_ns, storages, has_written)
-                self._rows.note(name, args, named, given, result, where if is_own else (), took_ns)
+                made = _Call(where, is_own, took_ns, any(each.requires_grad for each in _tensors(result)))
+                is_alike = key in self._before or (first is not None and self._is_again(made, first, result))
+                if key is not None and first is None:
+                    self._now[key] = made
+                self._count(made, is_alike, storages, has_written)
+                of_program = where if is_own else ()
+                self._rows.note(name, args, named, given, result, of_program, took_ns)
+                self._picks.note(name, args, given, result, of_program, took_ns)
             if func is nn.functional.embedding:
                 table = tuple((args[1] if len(args) > 1 else named["weight"]).shape)
                 self._padded[self._where(sys._getframe(1))[0], table].append(padded(*args, **named))
@@ -203,34 +236,68 @@ class AlikeWatch:
         """Numbers what a call made or wrote to. Returns the storages of that, and whether it wrote to what it got."""
         name = getattr(func, "__name__", "")
         if name in _LENDS:
-            self._lent |= {_storage(each) for each in given}
+            self._lent |= {storage_of(each) for each in given}
         changed = [each for each, before in zip(given, versions, strict=True) if _version(each) != before]
         if name == "__set__" and given:
             changed, key = given[:1], None
-        held = {_storage(each) for each in given}
+        held = {storage_of(each) for each in given}
         new = [each for each in _tensors(result) if not any(each is other for other in given)]
         for each in new:
-            if (storage := _storage(each)) not in held:
+            if (storage := storage_of(each)) not in held:
                 # Memory that was another tensor's before.
                 self._made.pop(storage, None)
                 self._lent.discard(storage)
         for each in changed:
-            self._writes[_storage(each)] += 1
+            self._writes[storage_of(each)] += 1
         made = [*new, *changed]
         for index, each in enumerate(made):
             self._keep(each, None if key is None or name in _UNKNOWN else self._number(("of", key, index)))
         if key is not None:
-            self._now.add(key)
-        return {_storage(each) for each in made}, bool(changed)
+            self._now.setdefault(key, None)
+        return {storage_of(each) for each in made}, bool(changed)
 
-    def _count(self, where: Where, is_alike: bool, took_ns: int, storages: set[int], has_written: bool) -> None:
-        self._spent[where][is_alike] += took_ns
+    def _is_again(self, call: _Call, first: _Call, result: Any) -> bool:
+        """Whether a call did in vain what the first one of its number had done in this step; else, the first did."""
+        if not call.has_graph:
+            return True
+        if torch._C._current_graph_task_id() >= 0:
+            return False  # In a backward: of a checkpoint.
+        if first.has_graph:
+            self._ask_backward(call, result)
+            return True
+        self._move(first, is_alike=True)
+        first.has_graph = True
+        return False
+
+    def _ask_backward(self, call: _Call, result: Any) -> None:
+        """Notes whether a backward goes through what a call has made."""
+        nodes = [each.grad_fn for each in _tensors(result) if each.grad_fn is not None]
+        left = [call]
+
+        def goes(_: Any) -> None:
+            if self.is_on and left:
+                self._spent[left.pop().where].behind += call.took_ns
+
+        for node in nodes:
+            node.register_prehook(goes)
+
+    def _count(self, call: _Call, is_alike: bool, storages: set[int], has_written: bool) -> None:
+        self._spent[call.where].other += call.took_ns
+        if is_alike:
+            self._move(call, is_alike=True)
         for storage in storages:
             if is_alike:
-                self._made[storage].append((where, took_ns))
+                self._made[storage].append(call)
             elif has_written:
-                for place, spent_ns in self._made.pop(storage, ()):
-                    self._spent[place].update({True: -spent_ns, False: spent_ns})
+                for each in self._made.pop(storage, ()):
+                    self._move(each, is_alike=False)
+
+    def _move(self, call: _Call, *, is_alike: bool) -> None:
+        """Counts a call that was counted as of the others, or of those that are alike, as the opposite."""
+        spent, took_ns = self._spent[call.where], call.took_ns if is_alike else -call.took_ns
+        spent.alike += took_ns
+        spent.other -= took_ns
+        spent.own += took_ns * call.is_own
 
     def _key(self, func: Any, args: Any, named: Any) -> int | None:
         try:
@@ -267,7 +334,7 @@ class AlikeWatch:
 
     def _of(self, tensor: torch.Tensor) -> int:
         """The number of a tensor. Raises _UnlikeError where it has none."""
-        known, storage = self._known.get(id(tensor)), _storage(tensor)
+        known, storage = self._known.get(id(tensor)), storage_of(tensor)
         is_lent = storage in self._lent
         is_same = known is not None and (known.tensor is None or known.tensor() is tensor)
         if known is not None and is_same and known.version == _version(tensor):
@@ -308,7 +375,7 @@ class AlikeWatch:
     def _keep(self, tensor: torch.Tensor, number: int | None) -> None:
         version = _version(tensor)
         if version >= 0:
-            writes = self._writes[_storage(tensor)]
+            writes = self._writes[storage_of(tensor)]
             reference = None if isinstance(tensor, nn.Parameter) else weakref.ref(tensor)
             self._known[id(tensor)] = _Known(reference, version, writes, number, self._step)
 
@@ -342,7 +409,7 @@ class AlikeWatch:
             self._fast.pop()
             if not self._fast:
                 self._insert()
-                self._spent[self._where(sys._getframe(1))[0]][False] += time.perf_counter_ns() - self._fast_ns
+                self._spent[self._where(sys._getframe(1))[0]].other += time.perf_counter_ns() - self._fast_ns
 
     def _insert(self) -> None:
         """Puts our mode in force below the program's: each of these takes off the last one when it ends.
@@ -397,13 +464,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 def _version(tensor: torch.Tensor) -> int:
     """How often it was written to; -1 of tensors of inference mode, which do not count that."""
     return -1 if tensor.is_inference() else tensor._version
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except RuntimeError:  # Sparse tensors and wrappers have none.
-        return id(tensor)
 
 
 def _is_there(tensor: torch.Tensor) -> bool:

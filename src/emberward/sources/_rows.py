@@ -58,7 +58,7 @@ class RowsWatch:
         self._order: list[_Made] = []
         self._spent: dict[Where, list[int]] = defaultdict(lambda: [0, 0, 0])
         """Nanoseconds spent on rows that nothing read, of these on such that have a backward, and on all calls."""
-        self._graph_ns = 0
+        self.graph_ns = 0
         """Spent on all that has a backward."""
         self._makers: set[Where] = set()
         """Places that made such rows; others are losses that computed with them."""
@@ -71,7 +71,7 @@ class RowsWatch:
         self._spent[where][2] += took_ns
         several = made if isinstance(made, list | tuple) else (made,)
         has_backward = any(isinstance(each, torch.Tensor) and each.requires_grad for each in several)
-        self._graph_ns += took_ns * has_backward
+        self.graph_ns += took_ns * has_backward
         if name in _LOSSES and isinstance(made, torch.Tensor):
             read = _read_by_loss(args, named)
             for parent in parents:
@@ -105,7 +105,7 @@ class RowsWatch:
     def forget(self) -> None:
         """What was spent so far counts no more."""
         self._spent.clear()
-        self._graph_ns = 0
+        self.graph_ns = 0
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations: of each place that computes rows which nothing reads its nanoseconds for these
@@ -113,7 +113,7 @@ class RowsWatch:
         is the loss that leaves them out."""
         for where, (unread_ns, behind_ns, all_ns) in self._spent.items():
             if unread_ns:
-                yield {"rows": [where, unread_ns, all_ns, behind_ns / max(self._graph_ns, 1), where in self._makers]}
+                yield {"rows": [where, unread_ns, all_ns, behind_ns / max(self.graph_ns, 1), where in self._makers]}
 
     def _waste(self, where: Where, unread_ns: float, has_backward: bool) -> None:
         if where:

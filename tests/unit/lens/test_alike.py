@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 from unit.lens.test_stalls import line_of, measure
 
 from emberward.findings import Cause
 from emberward.lens import Sources, read_operations
 from emberward.lens._alike import MOSTLY, _below, alike_work
+from emberward.lens._operations import Alike
 from emberward.lens._samples import OURS, Instruction
 from emberward.sources import _alike
 from emberward.sources._alike import NUM_COMPARED, AlikeWatch
@@ -62,6 +64,22 @@ def asks_again_with_gradients(step):
     found = TRAINED(ROWS[step]).exp().sum()
     other = TRAINED(ROWS[step])  # here
     return found + other.sum()
+
+
+def asks_before_for_a_metric(step):
+    with torch.no_grad():
+        found = DEEP(ROWS[step]).argmax(1)  # here
+    DEEP(ROWS[step]).exp().sum().backward()
+    return found
+
+
+def asks_beside_other_work(step):
+    found = TRAINED(ROWS[step]).exp().sum()
+    return found + (TRAINED(ROWS[step]).sum() + DEEP(torch.rand(200, 16)).sum())  # here
+
+
+def keeps_no_activations(step):
+    checkpoint(DEEP, ROWS[step], use_reentrant=False).exp().sum().backward()  # here
 
 
 def asks_again_after_a_step(step):
@@ -142,12 +160,13 @@ def takes_new_arrays(step):
 
 ALIKE = [
     *(counts_the_same_edges, centres_the_same_points, asks_who_is_not_trained, makes_a_mask, asks_again_for_a_metric),
+    *(asks_again_with_gradients, asks_before_for_a_metric),
 ]
 UNLIKE = [
     *(counts_edges_that_change, drops_some, asks_who_is_trained, takes_the_next_rows, takes_the_next_part),
     *(weighs_by_the_step, adds_to_zeros, keeps_a_mean, keeps_a_mean_through_its_data, fills_memory_of_numpy),
-    *(fills_what_numpy_was_lent, takes_new_arrays, asks_again_with_gradients, asks_again_after_a_step),
-    *(asks_again_with_other_rows, asks_again_with_dropout),
+    *(fills_what_numpy_was_lent, takes_new_arrays, asks_again_after_a_step),
+    *(asks_again_with_other_rows, asks_again_with_dropout, asks_beside_other_work, keeps_no_activations),
 ]
 
 
@@ -165,7 +184,7 @@ def compared_by(program, word, num=NUM_COMPARED):
 def compared(program, num=NUM_COMPARED):
     """The lines of the program that spend most of their time on what was computed before."""
     found = compared_by(program, "alike", num)
-    below = _below({where: (alike_ns, other_ns) for where, alike_ns, other_ns in found})
+    below = _below({tuple(where): Alike(*of_place) for where, *of_place in found})
     return {where[0][1] for where, share in below.items() if share >= MOSTLY}
 
 
@@ -177,6 +196,55 @@ def test_a_line_that_computes_the_same_in_each_step_is_seen(program):
 @pytest.mark.parametrize("program", UNLIKE)
 def test_what_is_new_in_each_step_is_not(program):
     assert line_of(program) not in compared(program)
+
+
+def alike_at(program):
+    """Of the program's line: the share that is alike, and its share of the backward."""
+    (spent,) = [Alike(*each) for where, *each in compared_by(program, "alike") if where[0][1] == line_of(program)]
+    return spent.own_ns / (spent.alike_ns + spent.other_ns), spent.backward
+
+
+def goes_back_through_both(step):
+    loss = DEEP(ROWS[step]).exp().sum()
+    (loss + DEEP(ROWS[step]).sum()).backward()  # here
+
+
+def goes_back_through_the_first(step):
+    loss, other = DEEP(ROWS[step]).exp().sum(), DEEP(ROWS[step]).sum()  # here
+    loss.backward()
+    return other
+
+
+def test_a_line_that_does_more_has_its_part():
+    share, backward = alike_at(asks_beside_other_work)
+    assert 0 < share < 0.5
+    assert backward == 0
+
+
+def test_of_two_that_are_alike_the_backward_goes_once_too_often_where_it_goes_through_both():
+    assert 0.3 < alike_at(goes_back_through_both)[1] < 0.6
+    assert alike_at(goes_back_through_the_first)[1] == 0
+
+
+def test_the_metric_alone_is_in_vain_where_it_comes_first():
+    found = compared_by(asks_before_for_a_metric, "alike")
+    assert {where[0][1] for where, *each in found if Alike(*each).alike_ns} == {line_of(asks_before_for_a_metric)}
+
+
+def test_gradients_are_the_same_bits():
+    def gradients(watch):
+        DEEP.zero_grad()
+        for step in range(NUM_COMPARED):
+            goes_back_through_both(step)
+            watch.stepped()
+        return [each.grad.clone() for each in DEEP.parameters()]
+
+    watch = AlikeWatch()
+    plain = gradients(watch)
+    watch.start()
+    watched = gradients(watch)
+    watch.stop()
+    assert all(map(torch.equal, plain, watched))
 
 
 def test_two_steps_are_not_enough():
