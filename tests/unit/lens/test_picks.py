@@ -92,9 +92,7 @@ def test_another_product_is_none(program):
 def test_it_is_told_at_its_line_with_what_makes_its_rows(tmp_path):
     (waste,) = wastes_of(takes_rows_by_a_product, tmp_path)
     assert (waste.cause, waste.site) == (Cause.ONE_HOT, f"{__file__}:{line_of(takes_rows_by_a_product)}")
-    assert waste.evidence[0].startswith(
-        "a product in takes_rows_by_a_product() multiplies with a matrix that has no more"
-    )
+    assert waste.evidence[0].startswith("of the matrix in a product of takes_rows_by_a_product() no more numbers than")
 
 
 def test_the_look_alike_is_quiet(tmp_path):
