@@ -126,6 +126,7 @@ class Cause(StrEnum):
     RECOMPUTE = "recompute"
     REDUNDANT_WORK = "redundant_work"
     ONE_HOT = "one_hot"
+    DENSE_GRADIENT = "dense_gradient"
     PADDING = "padding"
     IMBALANCE = "imbalance"
     NONE = "none"

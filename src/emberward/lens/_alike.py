@@ -2,8 +2,8 @@
 
 What lines computed alike is seen in the compared steps ([Note: computed alike]), how long that takes in the sampled
 ones: of the time of stacks with the same lines of the program the same share. Time that another cause explains is that
-cause's. It is told at the outermost line below which `MOSTLY` such work is done, else at the program's innermost one,
-for what no library does there; of several in one function at the dearest. Of the backward such work has the share that
+cause's. It is told at the outermost line below which `MOSTLY` such work is done, else, of what keeps a graph and no
+library makes, at the program's innermost one; of several in one function at the dearest. Of the backward it takes what
 it has in all that a backward goes through. Rows that nothing reads ([Note: rows that nothing reads]) are told at the
 line that makes them, with the same share of the backward.
 """

@@ -199,6 +199,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "multiplies with a matrix that has hardly any number but zeros",
         "take rows by their index (embedding, index_select), add them up by group with index_add",
     ),
+    Cause.DENSE_GRADIENT: (
+        "makes and applies whole gradients of tables of which it looks up a few rows",
+        "make the tables with sparse=True: their optimizer takes sparse gradients and leaves rows without one alone",
+    ),
     Cause.PADDING: (
         "computes tokens that are padding in every row of the batch",
         "pad to the longest row of each batch (padding=True, a collate function), or batch rows of like lengths",

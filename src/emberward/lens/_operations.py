@@ -82,7 +82,7 @@ class Issue:
 @dataclass(frozen=True, slots=True)
 class Alike:
     """Of a place that calls torch: nanoseconds of calls that computed what was computed before, of the others, and of
-    those of the first that the program's own text makes; the share of the first in all that a backward goes through."""
+    those of the first that keep a graph and no library makes; the share of the first in all that has a backward."""
 
     alike_ns: int
     other_ns: int
@@ -109,6 +109,16 @@ class Picks:
     picks_ns: float
     all_ns: float
     backward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of embeddings that gets a whole gradient: the line that made it, and the share of its rows that a step
+    looks up. See [Note: dense gradients] in `sources._tables`."""
+
+    site: str
+    shape: tuple[int, ...]
+    looked_up: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +185,7 @@ class RankOperations:
     rows: Mapping[Where, Rows] = field(default_factory=dict)
     picks: Mapping[Where, Picks] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
+    tables: tuple[Table, ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -217,6 +228,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     rows: dict[Where, Rows] = {}
     picks: dict[Where, Picks] = {}
     held: list[Held] = []
+    tables: list[Table] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
 
@@ -257,6 +269,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "picks" in line:
             where, *of_place = line["picks"]
             picks[_where(where)] = Picks(*of_place)
+        elif "table" in line:
+            site, shape, looked_up = line["table"]
+            tables.append(Table(site, tuple(shape), looked_up))
         elif "held" in line:
             file, number, *of_call = line["held"]
             held.append(Held((file, number), *of_call))
@@ -300,6 +315,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         rows=rows,
         picks=picks,
         held=tuple(held),
+        tables=tuple(tables),
     )
 
 

@@ -30,6 +30,7 @@ from emberward.lens._reductions import reduced_again
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples, share_at
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
+from emberward.lens._tables import dense_gradients
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
 from emberward.lens._unread import unread_gradients
 from emberward.lens._waste import Waste, fits, kept_s
@@ -86,7 +87,7 @@ def wastes_of(
     sampled = {each.rank: each for each in samples if each.num_steps}
     twice = partial(_gathered_twice, repeats, sampled)
     again = partial(_recompute, {each.rank: each for each in samples})
-    for one in (twice, _small_parameters, again, reduced_again, broadcast_buffers, unread_gradients):
+    for one in (twice, _small_parameters, again, reduced_again, broadcast_buffers, unread_gradients, dense_gradients):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue

@@ -35,9 +35,10 @@ from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from emberward.events import Owner, main_package, owner_of
-from emberward.sources._padding import padded
+from emberward.sources._padding import PaddingWatch
 from emberward.sources._picks import PicksWatch, storage_of
 from emberward.sources._rows import RowsWatch
+from emberward.sources._tables import TablesWatch
 
 NUM_COMPARED = 3
 """Steps before the observed ones: one to compare with, and two that have to be alike."""
@@ -92,8 +93,8 @@ class _Call:
 
 @dataclass(slots=True)
 class _Spent:
-    """Nanoseconds at a place: of calls that are alike and of the others; of the alike ones those that no library makes,
-    and those through which a backward goes."""
+    """Nanoseconds at a place: of calls that are alike and of the others; of the alike ones of those that no library
+    makes and that keep a graph, and of those through which a backward goes."""
 
     alike: int = 0
     other: int = 0
@@ -125,9 +126,9 @@ class AlikeWatch:
         """Modules on their fast path, for which our mode is taken off."""
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
-        self._rows, self._picks = RowsWatch(), PicksWatch()
-        self._padded: dict[tuple[Where, tuple[int, ...]], list[float]] = defaultdict(list)
-        """By place and shape of the table: of a model whose file is a library's all have one place."""
+        self._rows, self._picks, self._tables = RowsWatch(), PicksWatch(), TablesWatch()
+        self._padding = PaddingWatch()
+        self._parts = (self._rows, self._picks, self._tables, self._padding)
 
     def start(self) -> None:
         """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
@@ -148,12 +149,10 @@ class AlikeWatch:
         self._before, self._now = {*self._now}, {}
         self._made.clear()
         self._num_read = 0
-        self._rows.stepped()
-        self._picks.stepped()
+        for part in self._parts:
+            part.stepped()
         if self._step < 2:
-            self._spent.clear()
-            self._rows.forget()
-            self._picks.forget()
+            self._forget()
 
     def stop(self) -> None:
         """Ends it. In a call of torch's our mode is not there to be removed, and stays without effect."""
@@ -166,25 +165,27 @@ class AlikeWatch:
         for each in (self._numbers, self._before, self._now, self._known, self._writes, self._made):
             each.clear()
         if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
-            self._spent.clear()
-            self._rows.forget()
-            self._picks.forget()
-            self._padded.clear()
+            self._forget()
+        self._tables.stop()
+
+    def _forget(self) -> None:
+        self._spent.clear()
+        for part in self._parts:
+            part.forget()
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations: for each place that calls torch the program's lines around it, the innermost
-        first, the nanoseconds of calls that are alike and of others, of those that are alike and made by no library,
-        and the share of what is alike in all that has a backward; for each that embeds tokens its lines, and what is
-        padding. Without places where none is alike."""
+        first, the nanoseconds of calls that are alike and of others, of those that are alike, keep a graph and are made
+        by no library, and the share of what is alike in all that has a backward; for each that embeds tokens its lines,
+        and what is padding. Without places where none is alike."""
         if any(spent.alike for spent in self._spent.values()):
             all_ns = max(self._rows.graph_ns, 1)
             for where, spent in self._spent.items():
                 yield {"alike": [where, spent.alike, spent.other, spent.own, spent.behind / all_ns]}
-        for (where, _), shares in self._padded.items():
-            if any(shares):
-                yield {"padded": [where, sum(shares) / len(shares)]}
+        yield from self._padding.lines()
         yield from self._rows.lines()
         yield from self._picks.lines(self._rows.graph_ns)
+        yield from self._tables.lines()
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
@@ -210,16 +211,18 @@ class AlikeWatch:
             if storages or name in _READS:
                 where, is_own = self._where(sys._getframe(1))
                 made = _Call(where, is_own, took_ns, any(each.requires_grad for each in _tensors(result)))
-                is_alike = key in self._before or (first is not None and self._is_again(made, first, result))
+                is_alike = key is not None and (
+                    key in self._before or (first is not None and self._is_again(key, made, first, result))
+                )
                 if key is not None and first is None:
                     self._now[key] = made
                 self._count(made, is_alike, storages, has_written)
                 of_program = where if is_own else ()
                 self._rows.note(name, args, named, given, result, of_program, took_ns)
                 self._picks.note(name, args, given, result, of_program, took_ns)
+                self._tables.note(func, args, named, given, made.has_graph)
             if func is nn.functional.embedding:
-                table = tuple((args[1] if len(args) > 1 else named["weight"]).shape)
-                self._padded[self._where(sys._getframe(1))[0], table].append(padded(*args, **named))
+                self._padding.note(self._where(sys._getframe(1))[0], args, named)
         return result
 
     @contextlib.contextmanager
@@ -256,7 +259,7 @@ class AlikeWatch:
             self._now.setdefault(key, None)
         return {storage_of(each) for each in made}, bool(changed)
 
-    def _is_again(self, call: _Call, first: _Call, result: Any) -> bool:
+    def _is_again(self, key: int, call: _Call, first: _Call, result: Any) -> bool:
         """Whether a call did in vain what the first one of its number had done in this step; else, the first did."""
         if not call.has_graph:
             return True
@@ -266,7 +269,7 @@ class AlikeWatch:
             self._ask_backward(call, result)
             return True
         self._move(first, is_alike=True)
-        first.has_graph = True
+        self._now[key] = call
         return False
 
     def _ask_backward(self, call: _Call, result: Any) -> None:
@@ -297,7 +300,7 @@ class AlikeWatch:
         spent, took_ns = self._spent[call.where], call.took_ns if is_alike else -call.took_ns
         spent.alike += took_ns
         spent.other -= took_ns
-        spent.own += took_ns * call.is_own
+        spent.own += took_ns * (call.is_own and call.has_graph)
 
     def _key(self, func: Any, args: Any, named: Any) -> int | None:
         try:
@@ -398,6 +401,7 @@ class AlikeWatch:
 
     def _enter(self, module: nn.Module, given: Any) -> None:
         del given
+        self._tables.enter(module)
         if not module.training and isinstance(module, _FAST_PATHS):
             self._fast.append(module)
             if len(self._fast) == 1:

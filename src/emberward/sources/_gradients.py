@@ -103,7 +103,7 @@ class GradientWatch:
     def start(self) -> None:
         """Begins to note what optimizers read and clear."""
         self._undo.append(register_optimizer_step_pre_hook(self._steps).remove)
-        for owner, held in ((Optimizer, _of_optimizer), (torch.nn.Module, torch.nn.Module.parameters)):
+        for owner, held in ((Optimizer, parameters_of), (torch.nn.Module, torch.nn.Module.parameters)):
             self._watch_clearing(owner, held)
 
     def watch(self, module: torch.nn.Module) -> None:
@@ -135,7 +135,7 @@ class GradientWatch:
             self._undo.pop()()
         owned: set[int] = set()
         if any(each.is_left for each in self._watched.values()):
-            owned = {id(parameter) for optimizer in _optimizers() for parameter in _of_optimizer(optimizer)}
+            owned = {id(parameter) for optimizer in optimizers() for parameter in parameters_of(optimizer)}
         self._unread = [found for each in self._backwards if (found := self._for_nothing(each, owned)) is not None]
         self._watched.clear()
         self._backwards.clear()
@@ -158,7 +158,7 @@ class GradientWatch:
 
     def _steps(self, optimizer: Optimizer, args: Any, named: Any) -> None:
         del args, named
-        self._note(_of_optimizer(optimizer), _READ)
+        self._note(parameters_of(optimizer), _READ)
 
     def _note(self, parameters: Iterable[torch.Tensor], what: str) -> None:
         for parameter in parameters:
@@ -207,7 +207,7 @@ class GradientWatch:
 
     def _made_at(self, unread: set[int]) -> str | None:
         """The one line that made optimizers which stepped, where no optimizer has any of the unread parameters."""
-        known = {id(each): site for optimizer, site in MADE.items() for each in _of_optimizer(optimizer)}
+        known = {id(each): site for optimizer, site in MADE.items() for each in parameters_of(optimizer)}
         stepped = {known.get(number) for number, each in self._watched.items() if _READ in each.events} - {None}
         return stepped.pop() if len(stepped) == 1 and not unread & known.keys() else None
 
@@ -275,10 +275,10 @@ def _state(parameter: torch.Tensor) -> tuple[int, float]:
         return parameter._version, float(parameter.detach().reshape(-1)[:MAX_MARKED].double().sum())
 
 
-def _of_optimizer(optimizer: Optimizer) -> list[torch.Tensor]:
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
     return [each for group in optimizer.param_groups for each in group["params"]]
 
 
-def _optimizers() -> list[Optimizer]:
+def optimizers() -> list[Optimizer]:
     """All optimizers of the process, also those that step seldom."""
     return [each for each in gc.get_objects() if Optimizer in type(each).__mro__ and hasattr(each, "param_groups")]

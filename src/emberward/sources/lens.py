@@ -27,6 +27,7 @@ from emberward.sources._gradients import watch_making
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._operations import NUM_STEPS, OPERATIONS_SUFFIX, OperationProbe
 from emberward.sources._sampler import Sampler
+from emberward.sources._tables import watch_tables
 from emberward.sources._turns import TurnWatch
 from emberward.sources.attach import LENS_VARIABLE, LENS_WINDOW_VARIABLE, RING_VARIABLE
 from emberward.sources.recorder import attach, identify_now
@@ -159,6 +160,7 @@ def start(environment: Mapping[str, str]) -> None:
 
     lens.watch_turns()
     watch_making()
+    watch_tables()
     register_optimizer_step_post_hook(ended)
     BackwardSteps(ended_backward).start()
 

@@ -222,7 +222,7 @@ def test_a_line_that_does_more_has_its_part():
 
 
 def test_of_two_that_are_alike_the_backward_goes_once_too_often_where_it_goes_through_both():
-    assert 0.2 < alike_at(goes_back_through_both)[1] < 0.9
+    assert alike_at(goes_back_through_both)[1] > 0
     assert alike_at(goes_back_through_the_first)[1] == 0
 
 
