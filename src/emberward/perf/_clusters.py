@@ -15,6 +15,7 @@ from emberward.perf._devices import (
     MI250X,
     MI300X,
     MI325X,
+    MI350X,
     MI355X,
     V100,
 )
@@ -237,6 +238,13 @@ CLUSTERS: dict[str, Cluster] = {
             device=MI325X,
             devices_per_node=8,
             inside=XGMI_3,
+            between=network(400, share=0.9, source="as mi300x"),
+        ),
+        Cluster(
+            name="mi350x",
+            device=MI350X,
+            devices_per_node=8,
+            inside=XGMI_4,
             between=network(400, share=0.9, source="as mi300x"),
         ),
         Cluster(

@@ -284,6 +284,18 @@ MI355X = replace(
     sources=("AMD Instinct MI355X data sheet", _MAMF + "; fp8 by MI300X's ratio (assumed)", _OTHERS, _HOST),
 )
 
+_SLOWER_CLOCK = 2.2 / 2.4
+"""MI350X's highest clock over MI355X's (AMD at Hot Chips 2025)."""
+MI350X = replace(
+    MI355X,
+    name="MI350X 288GB",
+    pattern="MI350X",
+    peak_tflops=2516.6 * _SLOWER_CLOCK,
+    best_bf16=BestProduct(tflops=1565.0 * _SLOWER_CLOCK, m=12288, n=8192, k=8192),
+    best_fp8=BestProduct(tflops=1565.0 * _SLOWER_CLOCK / 668.4 * 1273.0, m=12288, n=8192, k=8192),
+    sources=("AMD Instinct MI350X data sheet", "best product: MI355X's at the clock's ratio (assumed)", _OTHERS, _HOST),
+)
+
 MI250X = replace(
     MI300X,
     name="MI250X, one of its two dies, 64GB",

@@ -33,6 +33,7 @@ PEAKS: tuple[Peak, ...] = (
     Peak(pattern="MI250X", tflops=191.5, source="AMD Instinct MI250X data sheet: 383 for its two dies"),
     Peak(pattern="MI300X", tflops=1307.4, source="AMD Instinct MI300X data sheet, dense"),
     Peak(pattern="MI325X", tflops=1307.4, source="AMD Instinct MI325X data sheet, dense"),
+    Peak(pattern="MI350X", tflops=2306.9, source="AMD Instinct MI350X data sheet, dense"),
     Peak(pattern="MI355X", tflops=2516.6, source="AMD Instinct MI355X data sheet, dense"),
     Peak(pattern="A100", tflops=312.0, source="NVIDIA A100 datasheet: 312 dense, 624 with sparsity"),
 )

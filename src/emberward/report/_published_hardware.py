@@ -69,6 +69,7 @@ _CLUSTERS = (
     ("mi250", "mi250"),
     ("mi300x", "mi300x"),
     ("mi325x", "mi325x"),
+    ("mi350x", "mi350x"),
     ("mi355x", "mi355x"),
 )
 """Devices by how their names begin in small letters, and the entry of each."""

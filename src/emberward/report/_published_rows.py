@@ -24,6 +24,8 @@ One rule fills each word that sources use, before any row is predicted:
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
 - a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
+- a flash kernel that has no name is cuDNN's on Blackwell, for which FlashAttention-2 has none: torch prefers it there
+  (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, ``check_prefer_cudnn_attention``);
 - Megatron-LM and what is built on it keeps buffers for gradients and, with sequence parallelism, sends beside the
   products of the weights' gradients; torch's DDP copies gradients into buckets and back;
 - casts to fp8 are a kernel's in a fused stack (Transformer Engine), a compiler's, or an operator each (eager);
@@ -130,12 +132,13 @@ def _with_defaults(row: dict[str, Any]) -> dict[str, Any]:
 _Meant = TypeVar("_Meant")
 _FUSED_UPDATE = ("fused optimizer", "fused Adam", "fused AdamW", "FusedAdam", "FusedLAMB")
 _HEAD_SIZE = re.compile(r"head_dim (\d+)\b")
+_BLACKWELL = re.compile(r"\bG?B[23]00\b")
 _GATHERED_FP8 = ("weights gathered in fp8", "float8 all-gather on")
 
 
 def _numerics(row: dict[str, Any]) -> Numerics:
     said, layout = row["numerics"], row["layout"]
-    attention = _meant(_ATTENTION, said.get("attention") or _usual_attention(row))
+    attention = _attention(row)
     recompute = _meant(_RECOMPUTE, said["recompute"])
     if recompute is Recompute.SCORES and any("torchtitan" in words for words in (row["name"], *row["assumed"])):
         recompute = Recompute.EVERY_OTHER
@@ -169,6 +172,12 @@ def _meant(words: Sequence[tuple[str, _Meant]], said: str) -> _Meant:
     if found is None:
         raise ValueError(f"no rule knows the word {said!r}")
     return found
+
+
+def _attention(row: dict[str, Any]) -> Attention:
+    said = row["numerics"].get("attention") or _usual_attention(row)
+    is_any = re.fullmatch(r"(torch )?(flash|sdpa)( \(?sdpa\)?)?", said.lower())
+    return Attention.CUDNN if is_any and _BLACKWELL.search(row["hardware"]["gpu"]) else _meant(_ATTENTION, said)
 
 
 def _usual_attention(row: dict[str, Any]) -> str:
