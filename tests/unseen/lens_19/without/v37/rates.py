@@ -1,0 +1,27 @@
+import torch
+
+
+class Rates:
+    """Lower layers learn more slowly; biases and norms do not decay."""
+
+    def __init__(self, model, rate, fall=0.95, decay=0.05):
+        top = len(model.layers)
+        groups = {}
+        for name, p in model.named_parameters():
+            depth = top
+            if name.startswith("layers."):
+                depth = int(name.split(".")[1])
+            elif name.startswith("enter."):
+                depth = 0
+            slow = rate * fall ** (top - depth)
+            kept = decay if p.ndim > 1 else 0.0
+            groups.setdefault((slow, kept), []).append(p)
+        self.whole = torch.optim.AdamW(
+            [{"params": ps, "lr": slow, "weight_decay": kept} for (slow, kept), ps in groups.items()], fused=True
+        )
+
+    def zero_grad(self):
+        self.whole.zero_grad()
+
+    def step(self):
+        self.whole.step()
