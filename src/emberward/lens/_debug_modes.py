@@ -6,22 +6,30 @@ backward (torch.autograd.set_detect_anomaly): `isnan`, `_is_any_true` and a read
 formula of a backward does else, and which the observed steps show. What that takes is spread over all lines of a model;
 the line to change is the one that switches it on: a call, or an argument by that name which a library is given, in a
 dictionary too.
+
+At its debug level DETAIL torch.distributed compares each collective between the ranks before it begins: a barrier and
+two gathers (ProcessGroupWrapper.cpp, ``runCollectiveChecks``), inside the operation that issues the call, which else
+returns at once. How long that lasts on the rank that comes last is what it takes.
 """
 
 import ast
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emberward.findings import Cause
-from emberward.lens._operations import RankOperations
-from emberward.lens._samples import Instruction, RankSamples
+from emberward.lens._operations import Operation, RankOperations
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, Instruction, RankSamples
 from emberward.lens._source import Source, Sources, call_name
+from emberward.lens._waste import Waste
 from emberward.lens._work import NODE, both, length_of
 
 if TYPE_CHECKING:
     from emberward.lens._stalls import Stall
 
+_LEVELS = frozenset({"set_debug_level", "TORCH_DISTRIBUTED_DEBUG"})
+_DETAIL = "DETAIL"
 _SWITCHES = frozenset({"detect_anomaly", "set_detect_anomaly"})
 
 
@@ -51,6 +59,58 @@ def with_checks(
         else each
         for each in stalls
     )
+
+
+def checks_of_calls(
+    operations: Sequence[RankOperations], samples: Sequence[RankSamples], sources: Sources
+) -> tuple[Waste, ...]:
+    """What the ranks' collectives are longer by for being compared; none where they are not, or it costs little."""
+    ranks = [rank for rank in operations if rank.checks_calls and rank.num_steps and rank.step_s]
+    sampled = [each for each in samples if each.num_steps]
+    if not ranks or not sampled:
+        return ()
+    asked = [[op.ended_s - op.began_s for op in rank.operations if _is_issue(op, rank)] for rank in ranks]
+    spent_s = sum(map(min, zip(*asked, strict=False))) / ranks[0].num_steps
+    share = spent_s / statistics.fmean(rank.step_s for rank in ranks)
+    cost_s = share * statistics.fmean(each.measured_s / each.num_steps for each in sampled)
+    if share < MIN_GAIN or cost_s < MIN_COST_S:
+        return ()
+    lines = [
+        f"{source.file}:{line}"
+        for source in sources.program(file for each in sampled for file, _, _ in each.loop)
+        for line in _levels(source)
+    ]
+    return (
+        Waste(
+            cause=Cause.DEBUG_MODE,
+            site=lines[0] if len(set(lines)) == 1 else None,
+            cost_s=cost_s,
+            share=share,
+            ranks=tuple(rank.rank for rank in ranks),
+            evidence=(f"{len(asked[0]) / ranks[0].num_steps:.0f} calls a step at torch.distributed's level DETAIL",),
+        ),
+    )
+
+
+def _is_issue(op: Operation, rank: RankOperations) -> bool:
+    return op.thread == rank.main and not op.is_async and op.name.startswith("c10d::")
+
+
+def _levels(source: Source) -> Iterator[int]:
+    """Lines that ask for the level, or name it for the environment."""
+    if not any(name in source.text for name in _LEVELS):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Expr | ast.Assign):
+            words = _words_of(node)
+            if words & _LEVELS and _DETAIL in words:
+                yield node.lineno
+
+
+def _words_of(node: ast.AST) -> set[str]:
+    """The names, attributes and strings of a statement."""
+    kinds = {ast.Attribute: "attr", ast.Name: "id", ast.Constant: "value"}
+    return {str(getattr(each, kinds[type(each)])) for each in ast.walk(node) if type(each) in kinds}
 
 
 def _checks_s(rank: RankOperations, step_s: float) -> float:

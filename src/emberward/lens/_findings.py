@@ -203,6 +203,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "makes and applies whole gradients of tables of which it looks up a few rows",
         "make the tables with sparse=True: their optimizer takes sparse gradients and leaves rows without one alone",
     ),
+    Cause.DEBUG_MODE: (
+        "compares each collective with the other ranks' before it begins",
+        "leave TORCH_DISTRIBUTED_DEBUG and set_debug_level at OFF or INFO where nothing is looked for",
+    ),
     Cause.PADDING: (
         "computes tokens that are padding in every row of the batch",
         "pad to the longest row of each batch (padding=True, a collate function), or batch rows of like lengths",

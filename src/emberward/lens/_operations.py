@@ -161,6 +161,7 @@ class RankOperations:
     innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
     `padded`: of places that embed tokens these lines, and the share of the tokens that a shorter batch would not have.
     `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
+    `checks_calls`: torch compares each collective between the ranks before it begins.
     """
 
     rank: int
@@ -186,6 +187,7 @@ class RankOperations:
     picks: Mapping[Where, Picks] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
     tables: tuple[Table, ...] = ()
+    checks_calls: bool = False
 
     @property
     def num_steps(self) -> int:
@@ -316,6 +318,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         picks=picks,
         held=tuple(held),
         tables=tuple(tables),
+        checks_calls=head.get("checks_calls", False),
     )
 
 

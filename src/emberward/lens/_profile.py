@@ -12,7 +12,7 @@ from emberward.health import Slowdown
 from emberward.lens._alike import alike_work
 from emberward.lens._backward import backward_meetings, has_hidden_calls, in_order
 from emberward.lens._calls import Call, Line, RankCalls, calls_of
-from emberward.lens._debug_modes import with_checks
+from emberward.lens._debug_modes import checks_of_calls, with_checks
 from emberward.lens._findings import (
     exposed_finding,
     missing_findings,
@@ -179,6 +179,7 @@ def profile_of(
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
+    wastes = (*wastes, *checks_of_calls(seen, measured, sources))
     wastes = _apart((*wastes, *small_kernels(seen, measured, sources), *alike_work(seen, measured, sources)))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [each for each in exposed if not is_of_pace(each, held, seen)]

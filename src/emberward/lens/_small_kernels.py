@@ -13,8 +13,9 @@ A value that each turn makes of the last turn's by a matrix product, a cell's st
 is none. A sum of what the turns give is no such value, nor is what is elementwise: a scan or one compiled loop makes
 it.
 
-A loop over many small parameters is one: torch has a call for lists of them (``torch._foreach_lerp_``). The loop over
-a model's own blocks is none, nor one over batches, or in which a model is run whole: its variable is what is called, a
+A loop over many small parameters is one: torch has a call for lists of them (``torch._foreach_lerp_``), and so is one
+over optimizers of few parameters each, whose groups one optimizer can have. The loop over a model's own blocks
+is none, nor one over batches, or in which a model is run whole: its variable is what is called, a
 backward or a yield stands in it, or a container of torch's or two functions of the program are between the loop and the
 operation. Nor is one that calls a library or a collective. Time that another cause explains is that cause's.
 """
@@ -123,13 +124,14 @@ class _Loops:
         self._carrying: set[Loop] = set()
         self._trained: set[Line] = set()
         """Lines below which a backward runs."""
-        self._stepping: dict[tuple[str, str, int], set[int]] = defaultdict(set)
-        """Of the functions that every step ends in: the lines that were seen."""
+        self._stepping: dict[tuple[str, str, int], set[int]] = {}
+        """Of the functions that every step ends in: the lines that were seen; 0 where a step was seen outside."""
         self.backward_s = 0.0
         for sampled in rank.stacks:
-            for place, known in zip(reversed(sampled.stack), rank.loop, strict=False):
-                if (place.file, place.function, place.first_line) == known:
-                    self._stepping[known].add(place.line)
+            inside = {(place.file, place.function, place.first_line): place.line for place in sampled.stack}
+            for known in rank.loop:
+                # One that a part of the step is not in, as a class of several optimizers, has no loop of steps.
+                self._stepping.setdefault(known, set()).add(inside.get(known, 0))
             if any(place.function == ENGINE for place in sampled.stack):
                 self._trained |= {(place.file, place.line) for place in sampled.stack if place.owner == USER}
                 self.backward_s += sum(seconds for seconds, _ in sampled.steps.values()) / rank.num_steps
@@ -192,10 +194,10 @@ class _Loops:
             return False  # All that is seen of a step stands in it.
         calls = [each for each in inside if isinstance(each, ast.Call)]
         is_generator = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inside)  # It turns once a step.
-        if is_generator or any(call_name(call) in TRAINS for call in calls):
-            return False
         parts = [loop] if isinstance(loop, ast.For) else [*getattr(loop, "generators", ())]
         turning = {name for part in parts for name in names_in(part.target)} - {"_"}
+        if is_generator or any(call_name(call) in TRAINS and not _is_step_of(call, turning) for call in calls):
+            return False
         over = [each for part in parts for each in ast.walk(part.iter)]
         if any(names_in(call.func) & turning and not _is_method_of(call, turning) for call in calls):
             return False
@@ -242,6 +244,12 @@ def _is_method_of(call: ast.Call, turning: set[str]) -> bool:
     while isinstance(of, ast.Subscript | ast.Attribute | ast.Call):
         of = of.func if isinstance(of, ast.Call) else of.value
     return isinstance(call.func, ast.Attribute) and of is not None
+
+
+def _is_step_of(call: ast.Call, turning: set[str]) -> bool:
+    """Whether the loop's own value takes a step, an optimizer of several."""
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return call_name(call) in ("step", "zero_grad") and isinstance(of, ast.Name) and of.id in turning
 
 
 def _around(source: Source, place: Instruction) -> ast.AST | None:

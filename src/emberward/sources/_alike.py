@@ -383,13 +383,15 @@ class AlikeWatch:
             self._known[id(tensor)] = _Known(reference, version, writes, number, self._step)
 
     def _where(self, frame: FrameType | None) -> tuple[Where, bool]:
-        """The program's lines around a call, and whether the program's own text makes it, not a library's."""
+        """The program's lines around a call, none of an optimizer's own, and whether no library makes it."""
         found: list[Line] = []
         program, is_own = main_package(), True
         for _ in range(MAX_FRAMES):
             if frame is None:
                 break
             code = frame.f_code
+            if "/torch/optim/" in code.co_filename:
+                return (), False
             if code not in self._owners:
                 self._owners[code] = owner_of(code.co_filename, program)
             if self._owners[code] is Owner.USER:

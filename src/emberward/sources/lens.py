@@ -188,7 +188,14 @@ def _head() -> dict[str, Any]:
         "device_name": torch.cuda.get_device_name() if has_device else "cpu",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "checks_calls": _checks_calls(),
     }
+
+
+def _checks_calls() -> bool:
+    """Whether each collective is compared between ranks first (TORCH_DISTRIBUTED_DEBUG=DETAIL)."""
+    parts: Any = torch.distributed
+    return bool(parts.is_available() and parts.get_debug_level() == parts.DebugLevel.DETAIL)
 
 
 def _has_device() -> bool:

@@ -247,6 +247,17 @@ def test_gradients_are_the_same_bits():
     assert all(map(torch.equal, plain, watched))
 
 
+def test_what_an_optimizer_of_torch_does_is_not_compared():
+    parts = [torch.optim.AdamW([nn.Parameter(torch.rand(8))], fused=True) for _ in range(20)]
+
+    def program(step):
+        for part in parts:
+            part.param_groups[0]["params"][0].grad = torch.rand(8)
+            part.step()
+
+    assert not any(where and Alike(*each).alike_ns for where, *each in compared_by(program, "alike"))
+
+
 def test_two_steps_are_not_enough():
     assert compared(makes_a_mask, NUM_COMPARED - 1) == set()
 

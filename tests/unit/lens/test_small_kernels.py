@@ -61,6 +61,22 @@ def runs_a_cell_on_its_state(step):
     return state
 
 
+TABLES = [torch.nn.Parameter(torch.rand(24, 24)) for _ in range(60)]
+PARTS = [torch.optim.Adam([each], lr=1e-3, foreach=False) for each in TABLES]
+
+
+def steps_each_optimizer(parts):
+    for part in parts:
+        part.step()  # here
+
+
+def has_an_optimizer_for_each(step):
+    for each in TABLES:
+        each.grad = torch.ones_like(each)
+    for _ in range(4):
+        steps_each_optimizer(PARTS)
+
+
 def adds_in_one_go(step):
     return (SERIES * RATE).cumsum(1) @ torch.rand(24, 24)
 
@@ -129,6 +145,11 @@ def test_a_loop_over_many_small_parameters_is_one(tmp_path):
 def test_a_cell_that_is_run_for_each_time_step_is_one_too(tmp_path):
     (waste,), _ = wastes(runs_a_cell_for_each, tmp_path)
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_a_cell_for_each)}")
+
+
+def test_many_optimizers_of_few_parameters_are_one(tmp_path):
+    (waste,), _ = wastes(has_an_optimizer_for_each, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(steps_each_optimizer)}")
 
 
 def test_a_loop_of_few_turns_is_told_where_the_gradients_of_its_slices_are_as_large_as_the_whole(tmp_path):
