@@ -136,10 +136,11 @@ def _by_function(shares: Mapping[Where, float], sampled: RankSamples, sources: S
 
 def _picks(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
     shares = {where: picks.picks_ns / picks.all_ns for where, picks in rank.picks.items()}
+    backward_s = _backward_s(rank, sampled) if shares else 0.0
     for (file, function), each in _by_function(shares, sampled, sources).items():
         forward_s = each.lines.total() / 1e9 / sampled.num_steps
         behind = sum(p.backward for where, p in rank.picks.items() if where[0][0] == file and where[0][1] in each.lines)
-        behind_s = _backward_s(rank, sampled) * behind
+        behind_s = backward_s * behind
         evidence = (
             f"of the matrix in a product of {function}() no more numbers than it has rows or columns are not zero",
             f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
