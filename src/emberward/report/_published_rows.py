@@ -24,7 +24,8 @@ One rule fills each word that sources use, before any row is predicted:
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
 - a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
-- a flash kernel that has no name is taken for cuDNN's on Blackwell, which torch prefers there (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, ``check_prefer_cudnn_attention``);
+- a flash kernel that has no name is taken for cuDNN's on Blackwell, which torch prefers there
+  (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, ``check_prefer_cudnn_attention``);
 - Megatron-LM and what is built on it keeps buffers for gradients and, with sequence parallelism, sends beside the
   products of the weights' gradients; torch's DDP copies gradients into buckets and back;
 - casts to fp8 are a kernel's in a fused stack (Transformer Engine), a compiler's, or an operator each (eager);
