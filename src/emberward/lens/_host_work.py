@@ -5,8 +5,8 @@ What Python, or a library that knows no tensors, does in the loop is the step's 
 it goes into a file, it is `logging`, of bytes `save_in_step`: the text shows what is opened to be written, and what is
 given to that. Where it is made of what the model has computed, and the loop only shows or keeps it, or a helper that
 the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch. What a loss,
-a branch of the loop or any other call is given is used. What torch computes is the model's and the loss's, but in a
-library of scores.
+a branch of the loop or any other call is given is used. What torch computes so, outside of a library of scores, counts
+where the loop shows it under a condition alone: made in each step, it is shown in few.
 """
 
 import ast
@@ -28,6 +28,7 @@ _SHOWS = KEEPERS | {
 """Calls that show or keep what they are given, or make a number of it that these show."""
 
 
+_TRAINS = re.compile(r"/torch/(autograd|distributed|optim|utils/data)/")
 _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torcheval|torchmetrics)/")
 """Libraries of scores: what these compute, with tensors or without, is one."""
 
@@ -35,12 +36,14 @@ _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torche
 def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> tuple[Cause, Instruction] | None:
     """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
     users = [place for place in frames if place.owner == USER]
-    is_score = any(_SCORES.search(place.file) for place in frames)
-    if not users or (not is_score and any("/torch/" in place.file for place in frames)):
+    if not users or any(_TRAINS.search(place.file) for place in frames):
         return None
-    if (written := _written_at(users, sources)) is not None:
+    is_of_torch = any("/torch/" in place.file for place in frames)
+    if not is_of_torch and (written := _written_at(users, sources)) is not None:
         return written
-    scored = _scored_at(users, sources) if is_score or is_of_python(frames, sources, shares) else None
+    is_score = any(_SCORES.search(place.file) for place in frames)
+    is_known = is_score or (not is_of_torch and is_of_python(frames, sources, shares))
+    scored = _scored_at(users, sources, is_seldom=not is_known)
     return None if scored is None else (Cause.EVAL, scored)
 
 
@@ -125,8 +128,11 @@ def _only_written(statement: ast.Assign, scope: ast.AST, source: Source, writes:
     return into[0] if into and None not in into else None
 
 
-def _scored_at(users: Sequence[Instruction], sources: Sources) -> Instruction | None:
-    """The line of the function which trains that makes something of what a model computes, and does not use it."""
+def _scored_at(users: Sequence[Instruction], sources: Sources, *, is_seldom: bool) -> Instruction | None:
+    """The line of the function which trains that makes something of what a model computes, and does not use it.
+
+    `is_seldom`: only where all that reads it shows it, under a condition within the loop, and nothing is written into.
+    """
     for place in reversed(users):
         source = sources.of(place.file)
         above, statement, scope = _around(place, sources)
@@ -138,8 +144,24 @@ def _scored_at(users: Sequence[Instruction], sources: Sources) -> Instruction | 
             return None
         loops = [each for each in above if isinstance(each, ast.For | ast.While)]
         loop = next((each for each in loops if each is not statement and _trains(each)), scope)
-        return place if all(_is_shown(each, source) for each in _loads(kept, loop, statement)) else None
+        loads = [*_loads(kept, scope if is_seldom else loop, statement)]
+        is_below = bool(loads) and all(_is_below(each, loop, source) for each in loads)
+        if is_seldom and (not is_below or _writes_into(statement)):
+            return None
+        return place if all(_is_shown(each, source) for each in loads) else None
     return None
+
+
+def _is_below(node: ast.AST, loop: ast.AST, source: Source) -> bool:
+    """Whether a read stands under a condition within the loop."""
+    above = [parent for _, parent in source.above(node)]
+    return loop in above and any(isinstance(each, ast.If | ast.IfExp) for each in above[: above.index(loop)])
+
+
+def _writes_into(statement: ast.stmt) -> bool:
+    """Whether a call is named as those that change what they are given, or writes into what it is told to."""
+    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+    return any(call_name(call).endswith("_") or any(each.arg == "out" for each in call.keywords) for call in calls)
 
 
 def _computed(scope: ast.AST, source: Source) -> set[str]:

@@ -139,6 +139,7 @@ PAIRED = """def main():
         if step % 20 == 19:
             print(scores.mean())
 """
+CONDITION = "        if step % 20 == 19:\n    "
 HANDED_ON = """def endless(loader):
     while True:
         yield from loader
@@ -172,3 +173,17 @@ def test_operations_of_torch_outside_of_a_library_of_scores_and_the_work_of_an_e
     assert told(TORCH, SCORES, at(22, "score(y)")) is None
     assert told(TORCH, replace(OTHERS, file="/x/site-packages/timm/loss.py"), SCORES, at(22, "score(y)")) is None
     assert told(SKLEARN, SCORES, at(22, "score(y)"), by_turns=True) is None
+
+
+@pytest.mark.parametrize(
+    ("program", "is_told"),
+    [
+        (PAIRED, True),
+        (PAIRED.replace(CONDITION, ""), False),  # Shown in each step.
+        (PAIRED + "    keep(scores)\n", False),  # Read after the loop too.
+        (PAIRED.replace("scores.add(y)", "clip_(y, x)"), False),  # It changes what it is given.
+    ],
+)
+def test_operations_of_torch_on_the_model_s_values_are_a_score_where_a_condition_alone_shows_them(program, is_told):
+    asks = Instruction("train.py", "main", 1, "user", 7, 7, 8, len("        scores.add(y)"), "CALL")
+    assert told(TORCH, asks, program=program) == ((Cause.EVAL, 7) if is_told else None)
