@@ -145,6 +145,12 @@ def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
     """P102: a step waits for a collective."""
     does, change = EXPOSED[exposed.cause]
     cost = 1000 * exposed.cost_s
+    evidence = [f"{exposed.what}, {exposed.calls:.1f} calls a step"]
+    if exposed.longer_at is not None:
+        evidence.append(
+            f"the ranks' operations are the same, and larger on those that come last at {exposed.longer_at}"
+        )
+        change = EXPOSED[Cause.IMBALANCE][1]
     return Finding(
         code="P102",
         severity=Severity.WARNING,
@@ -158,7 +164,7 @@ def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
         culprit_ranks=exposed.ranks,
         waiting_ranks=exposed.waiting,
         site=exposed.site,
-        evidence=(f"{exposed.what}, {exposed.calls:.1f} calls a step",),
+        evidence=tuple(evidence),
         next=change,
         cost_ms_per_step=round(cost, 4),
         gain_ms_per_step=round(1000 * exposed.gain_s, 4),

@@ -35,7 +35,7 @@ from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
 from emberward.lens._tensors import tensor_shares
-from emberward.lens._uneven import is_of_pace, uneven_steps
+from emberward.lens._uneven import dealt, is_of_pace, uneven_steps
 from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._waste import Waste
 from emberward.lens._work import PARTS, SHOWN_MODULES, RankWork, Rate, Work, work_of
@@ -185,6 +185,7 @@ def profile_of(
     exposed = [each for each in exposed if not is_of_pace(each, held, seen)]
     uneven = None if overlap is None else uneven_steps(overlap, held, seen)
     exposed += [] if uneven is None else [uneven]
+    exposed = [dealt(each, seen, sources) for each in exposed]
     exposed = [_weighed(each, replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.sure * each.gain_s >= MIN_GAIN * replay.step_s]
     size = len(measured)

@@ -107,7 +107,7 @@ def small_kernels(
 class _Seen:
     """Of a loop in the observed steps: operations a step, what one takes to start, the share of its time that they
     take, the share that is no time of numbers, and of all backward the share that its operations' backward takes beyond
-    their numbers, and with them. `repeats`: operations of a kind and shape, of those seen between two looks that the loop lasted.
+    their numbers, and with them. `repeats`: operations of a kind and shape, of those between two looks that it lasted.
     """
 
     num: float
