@@ -8,6 +8,7 @@ it has in all that a backward goes through. Rows that nothing reads ([Note: rows
 line that makes them, with the same share of the backward.
 """
 
+import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +40,7 @@ def alike_work(
             *_redundant(rank, sampled, sources),
             *_rows(rank, sampled, sources),
             *_picks(rank, sampled, sources),
-            *_padded(rank, sampled),
+            *_padded(rank, sampled, sources),
         )
         for cause, site, cost_s, evidence, sure in in_vain:
             share = cost_s / step_s
@@ -197,22 +198,38 @@ def _below(alike: Mapping[Where, Alike]) -> dict[Where, float]:
     return {where: alike_ns / all_ns if alike_ns > 0 else 0.0 for where, (alike_ns, all_ns) in total.items()}
 
 
-def _padded(rank: RankOperations, sampled: RankSamples) -> Iterator[_InVain]:
-    """A part of the forward that embeds them, and of the backward the same part of the forward's share in all."""
+def _padded(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    """A part of the forward that embeds them, and of the backward the same part of the forward's share in all.
+
+    Told where the tokens are put together: as seen, else, of what a library or another process pads, as the text asks.
+    """
     forwards, backward_s = _forwards(rank)
     by_site = _shares(rank, forwards)
     total_s, observed_s = sum(forwards.values()), rank.step_s * rank.num_steps
-    for site, share in by_site.items():
+    for site, (share, made) in by_site.items():
         part = share * (forwards[site] + backward_s * forwards[site] / total_s) / observed_s
-        evidence = f"{100 * share:.0f}% of the columns of tokens are padding in every row"
-        yield _InVain(Cause.PADDING, site, part * sampled.measured_s / sampled.num_steps, (evidence,))
+        evidence = f"{100 * share:.0f}% of the columns of tokens are padding in every row, computed at {site}"
+        at = f"{made[0][0]}:{made[0][1]}" if made else site
+        if at == site:
+            at = next(_asked_to_pad(site, sources), site)
+        yield _InVain(Cause.PADDING, at, part * sampled.measured_s / sampled.num_steps, (evidence,))
 
 
-def _shares(rank: RankOperations, forwards: Mapping[str, float]) -> dict[str, float]:
-    """By the line that calls the model, the share of the tokens' columns that are padding in every row."""
-    shares: dict[str, list[float]] = defaultdict(list)
-    for where, share in rank.padded:
+def _shares(rank: RankOperations, forwards: Mapping[str, float]) -> dict[str, tuple[float, Where]]:
+    """By the line that calls the model, the share of the tokens' columns that are padding in every row, and the lines
+    that put them together."""
+    shares: dict[str, list[tuple[float, Where]]] = defaultdict(list)
+    for where, share, made in rank.padded:
         site = next((name for file, line in where if (name := f"{file}:{line}") in forwards), None)
         if site is not None:
-            shares[site].append(share)
+            shares[site].append((share, made))
     return {site: max(each) for site, each in shares.items()}
+
+
+def _asked_to_pad(site: str, sources: Sources) -> Iterator[str]:
+    """The lines of the program that ask a library for the greatest length, ``padding="max_length"``."""
+    for source in sources.program([site.rpartition(":")[0]]):
+        for each in ast.walk(source.tree):
+            value = each.value if isinstance(each, ast.keyword) and each.arg == "padding" else None
+            if isinstance(value, ast.Constant) and value.value == "max_length":
+                yield f"{source.file}:{value.lineno}"

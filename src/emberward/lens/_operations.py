@@ -159,7 +159,8 @@ class RankOperations:
     `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
     innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
-    `padded`: of places that embed tokens these lines, and the share of the tokens that a shorter batch would not have.
+    `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
+    the lines around what put the tokens together; none where that was not seen.
     `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
     `checks_calls`: torch compares each collective between the ranks before it begins.
     """
@@ -182,7 +183,7 @@ class RankOperations:
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
     unread: tuple[Unread, ...] = ()
     alike: Mapping[Where, Alike] = field(default_factory=dict)
-    padded: tuple[tuple[Where, float], ...] = ()
+    padded: tuple[tuple[Where, float, Where], ...] = ()
     rows: Mapping[Where, Rows] = field(default_factory=dict)
     picks: Mapping[Where, Picks] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
@@ -226,7 +227,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     looks = _Looks()
     unread: list[Unread] = []
     alike: dict[Where, Alike] = {}
-    padded: list[tuple[Where, float]] = []
+    padded: list[tuple[Where, float, Where]] = []
     rows: dict[Where, Rows] = {}
     picks: dict[Where, Picks] = {}
     held: list[Held] = []
@@ -263,8 +264,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             where, *of_place = line["alike"]
             alike[_where(where)] = Alike(*of_place)
         elif "padded" in line:
-            where, share = line["padded"]
-            padded.append((_where(where), share))
+            where, share, *made = line["padded"]
+            padded.append((_where(where), share, _where(made[0]) if made else ()))
         elif "rows" in line:
             where, *of_place = line["rows"]
             rows[_where(where)] = Rows(*of_place)

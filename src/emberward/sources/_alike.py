@@ -126,8 +126,7 @@ class AlikeWatch:
         """Modules on their fast path, for which our mode is taken off."""
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
-        self._rows, self._picks, self._tables = RowsWatch(), PicksWatch(), TablesWatch()
-        self._padding = PaddingWatch()
+        self._rows, self._picks, self._tables, self._padding = RowsWatch(), PicksWatch(), TablesWatch(), PaddingWatch()
         self._parts = (self._rows, self._picks, self._tables, self._padding)
 
     def start(self) -> None:
@@ -167,6 +166,7 @@ class AlikeWatch:
         if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
             self._forget()
         self._tables.stop()
+        self._padding.stop()
 
     def _forget(self) -> None:
         self._spent.clear()
@@ -221,6 +221,7 @@ class AlikeWatch:
                 self._rows.note(name, args, named, given, result, of_program, took_ns)
                 self._picks.note(name, args, given, result, of_program, took_ns)
                 self._tables.note(func, args, named, given, made.has_graph)
+                self._padding.note_made(where, given, [*_tensors(result)])
             if func is nn.functional.embedding:
                 self._padding.note(self._where(sys._getframe(1))[0], args, named)
         return result
