@@ -5,7 +5,9 @@ ones: of the time of stacks with the same lines of the program the same share. T
 cause's. It is told at the outermost line below which `MOSTLY` such work is done, else, of what keeps a graph and no
 library makes, at the program's innermost one; of several in one function at the dearest. Of the backward it takes what
 it has in all that a backward goes through. Rows that nothing reads ([Note: rows that nothing reads]) are told at the
-line that makes them, with the same share of the backward.
+line that makes them, with the same share of the backward. What Python does in a function of the program that gives
+its caller nothing but a tensor made alike, as a table of positions is, is done for that tensor, and told where it is
+called.
 """
 
 import ast
@@ -17,8 +19,8 @@ from typing import NamedTuple
 from emberward.findings import Cause
 from emberward.lens._causes import is_collective, tell
 from emberward.lens._operations import AT, BACKWARD, Alike, RankOperations, Where
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples, Sampled, uncertainty
-from emberward.lens._source import Sources
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, Instruction, RankSamples, Sampled, uncertainty
+from emberward.lens._source import Sources, bound_by, names_in
 from emberward.lens._waste import Waste
 
 MOSTLY = 0.9
@@ -95,10 +97,17 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
     behind: dict[Function, dict[Where, float]] = defaultdict(dict)
     """Of these, by place, shares of the backward."""
     backward_s = _backward_s(rank, sampled)
+    makers = _makers(rank.alike, below, sources)
     for seen in sampled.stacks if below else ():
         users = [place for place in seen.stack if place.owner == USER]
         where = tuple((place.file, place.line) for place in users)
         at = rank.alike.get(where)
+        if at is None and not seen.flag and (calls := _called_to_make(users, where, makers)):
+            around = [i for i in range(calls, len(where)) if below.get(where[i:], 0.0) >= MOSTLY]
+            if tell(seen, sampled, sources) is None:
+                outer = users[around[-1]]
+                spent[outer.file, outer.function].add(outer.line, seen, 1.0)
+            continue
         if at is None or seen.flag or at.alike_ns <= 0:
             continue
         # What a collective takes at the line is no time of the calls that were compared.
@@ -122,6 +131,40 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
         in_backward = (f"{1000 * behind_s:.2f} ms of it in the backward",) if behind_s > 0 else ()
         sure = each.sure(sampled.num_steps)
         yield _InVain(Cause.REDUNDANT_WORK, site, cost_s, (evidence, *in_backward), sure)
+
+
+def _makers(
+    alike: Mapping[Where, Alike], below: Mapping[Where, float], sources: Sources
+) -> dict[Where, tuple[str, ast.FunctionDef]]:
+    """By the lines around a call of the program's: the file and function called, where it gives what is made alike."""
+    found: dict[Where, tuple[str, ast.FunctionDef]] = {}
+    for where, spent in alike.items():
+        if spent.alike_ns > 0 and len(where) > 1 and below[where[1:]] >= MOSTLY:
+            (file, line), source = where[0], sources.of(where[0][0])
+            statement = source.statement_at(line)
+            function = None if statement is None else source.function_around(statement)
+            if statement is not None and function is not None and _gives_only(function, statement):
+                found[where[1:]] = file, function
+    return found
+
+
+def _gives_only(function: ast.FunctionDef, statement: ast.stmt) -> bool:
+    """Whether each value that a function gives its caller is what the statement makes."""
+    given = [each for each in ast.walk(function) if isinstance(each, ast.Return) and each.value is not None]
+    made = bound_by(statement) if isinstance(statement, ast.Assign) else set()
+    return bool(given) and all(each is statement or (made & names_in(each)) for each in given)
+
+
+def _called_to_make(
+    users: Sequence[Instruction], where: Where, makers: Mapping[Where, tuple[str, ast.FunctionDef]]
+) -> int:
+    """The frame that calls the function in which the thread works for a tensor that is made alike; 0 without one."""
+    for i in range(1, len(where)):
+        file, function = makers.get(where[i:], ("", None))
+        inner = users[i - 1]
+        if function is not None and (inner.file, inner.function) == (file, function.name):
+            return i
+    return 0
 
 
 def _by_function(shares: Mapping[Where, float], sampled: RankSamples, sources: Sources) -> dict[Function, _Spent]:

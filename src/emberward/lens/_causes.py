@@ -146,6 +146,7 @@ _WAITS = frozenset({Cause.LOCK, Cause.SLEEP, Cause.FILE_READ, Cause.NETWORK_IO, 
 """Causes that say how a thread waits, and not what for."""
 _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 """What another thread does that is named where the training thread waits for it."""
+_IS_LIBRARY = re.compile(r"-packages/(?!torch/)")
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
 _FORWARD = re.compile(r"torch/nn/modules/module\.py$")
 _OPERATIONS = re.compile(r"torch/autograd/function\.py$")
@@ -264,6 +265,10 @@ def _evaluation(frames: list[Instruction], users: list[Instruction], sources: So
     if not users:
         return None
     at = users[-1] if index is None else users[min(index + 1, len(users) - 1)]
+    if index is not None and at != users[index]:
+        between = frames[frames.index(users[index]) : frames.index(at)]
+        # A function that a library calls, as a loss or a callback, is called at no line of the program's.
+        at = users[index] if any(_IS_LIBRARY.search(place.file) for place in between) else at
     return Told(cause=Cause.EVAL, site=at.site, inner=None if users[0] == at else users[0].site)
 
 

@@ -38,28 +38,15 @@ def dealt_at(site: str, sources: Sources) -> str | None:
     """The line that deals out what a line computes with; None where none is seen to ask for the rank."""
     file, _, line = site.rpartition(":")
     source = sources.of(file)
-    statement = _statement_at(source, int(line))
+    statement = source.statement_at(int(line))
     if statement is None:
         return None
-    scope = next((each for _, each in source.above(statement) if isinstance(each, ast.FunctionDef)), source.tree)
-    visited = [*_back_from(statement, scope)]
+    visited = [*_back_from(statement, source.function_around(statement) or source.tree)]
     own = next((each for each in visited if _asks(each)), None)
     if own is not None:
         return f"{file}:{own.lineno}"
     called = (found for each in visited for call in _calls(each) for found in _inside(call_name(call), source))
     return next((f"{where.file}:{each.lineno}" for each, where in called), None)
-
-
-def _statement_at(source: Source, line: int) -> ast.stmt | None:
-    """The smallest statement that holds the line, a loop only by its head."""
-    found = [
-        each
-        for each in ast.walk(source.tree)
-        if isinstance(each, ast.stmt)
-        and each.lineno <= line <= (each.end_lineno or each.lineno)
-        and (each.lineno == line or not hasattr(each, "body"))
-    ]
-    return max(found, key=lambda each: each.lineno, default=None)
 
 
 def _back_from(statement: ast.stmt, scope: ast.AST) -> Iterator[_Bound]:

@@ -29,6 +29,8 @@ _SHOWS = KEEPERS | {
 
 
 _TRAINS = re.compile(r"/torch/(autograd|distributed|optim|utils/data)/")
+_OF_OBJECTS = frozenset({"all_gather_object", "broadcast_object_list", "gather_object"})
+"""Collectives that pickle what they are given: no gradient goes through that."""
 _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torcheval|torchmetrics)/")
 """Libraries of scores: what these compute, with tensors or without, is one."""
 
@@ -36,12 +38,13 @@ _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torche
 def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> tuple[Cause, Instruction] | None:
     """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
     users = [place for place in frames if place.owner == USER]
-    if not users or any(_TRAINS.search(place.file) for place in frames):
+    is_of_objects = any(place.function in _OF_OBJECTS for place in frames)
+    if not users or (not is_of_objects and any(_TRAINS.search(place.file) for place in frames)):
         return None
     is_of_torch = any("/torch/" in place.file for place in frames)
     if not is_of_torch and (written := _written_at(users, sources)) is not None:
         return written
-    is_score = any(_SCORES.search(place.file) for place in frames)
+    is_score = is_of_objects or any(_SCORES.search(place.file) for place in frames)
     is_known = is_score or (not is_of_torch and is_of_python(frames, sources, shares))
     scored = _scored_at(users, sources, is_seldom=not is_known)
     return None if scored is None else (Cause.EVAL, scored)

@@ -11,8 +11,9 @@ that is more than half of what it takes with its backward, and where operations 
 Python's own work.
 
 A value that each turn makes of the last turn's by a matrix product, a cell's state, has to go turn by turn: that loop
-is none. A sum of what the turns give is no such value, nor is what is elementwise: a scan or one compiled loop makes
-it.
+is none, unless a cell of torch's makes it of inputs that do not depend on it: the layer of that cell goes over all
+steps in one call. A sum of what the turns give is no such value, nor is what is elementwise: a scan or one compiled
+loop makes it.
 
 A loop over many small parameters is one: torch has a call for lists of them (``torch._foreach_lerp_``), and so is one
 over optimizers of few parameters each, whose groups one optimizer can have, and one over modules that do the same with
@@ -59,6 +60,7 @@ _VIEWS = re.compile(
 PACKAGE = "package"
 """The owner of a library's frames: what it does for the loop is no operation's start."""
 _WHOLE_MODELS = ("torch/nn/modules/container.py", "torch/nn/modules/transformer.py", "torch/nn/modules/rnn.py")
+_CELL = re.compile(r"^aten::\w+_cell$")
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Loop = tuple[str, int]
 """File and line of a loop."""
@@ -117,6 +119,7 @@ class _Seen:
     backward: float
     backward_all: float
     has_products: bool
+    has_cells: bool
     repeats: float
 
 
@@ -127,7 +130,8 @@ class _Loops:
         self._rank = rank
         self._sources = sources
         self._known: dict[tuple[Instruction, ...], Loop | None] = {}
-        self._carrying: set[Loop] = set()
+        self._carrying: dict[Loop, bool] = {}
+        """Whether what goes from turn to turn is the state of what is called alone."""
         self._calling: set[Loop] = set()
         """Loops whose own value is called, as a module of several is."""
         self._trained: set[Line] = set()
@@ -167,7 +171,8 @@ class _Loops:
     def _of(self, stack: Iterable[Instruction]) -> Loop | None:
         num_inside = 0
         for place in stack:
-            if place.function == ENGINE or place.file.endswith(_WHOLE_MODELS) or place.owner in (PACKAGE, OURS):
+            is_whole = place.file.endswith(_WHOLE_MODELS) and not self._is_of_cell(place)
+            if place.function == ENGINE or is_whole or place.owner in (PACKAGE, OURS):
                 return None
             if place.owner != USER:
                 continue
@@ -176,8 +181,8 @@ class _Loops:
                 if not self._may_be_small(loop, place):
                     return None
                 known = self.around(place)
-                if known is not None and isinstance(loop, ast.For) and _has_to_turn(loop):
-                    self._carrying.add(known)
+                if known is not None and isinstance(loop, ast.For) and (carries := [*_carried(loop)]):
+                    self._carrying[known] = all(carries)
                 if known is not None and _calls_its_value(loop):
                     self._calling.add(known)
                 return known
@@ -192,9 +197,15 @@ class _Loops:
         What is called in turn, as blocks are, may do so with any operation, and has to do alike to be one call.
         """
         is_called = loop in self._calling
-        if loop in self._carrying:
+        if loop in self._carrying and not (seen.has_cells and self._carrying[loop]):
             return seen.has_products or is_called
         return is_called and seen.repeats < MIN_ALIKE
+
+    def _is_of_cell(self, place: Instruction) -> bool:
+        """Whether the instruction is a cell's, ``LSTMCell``, in torch's own text."""
+        statement = self._sources.of(place.file).statement_at(place.line)
+        above = [] if statement is None else self._sources.of(place.file).above(statement)
+        return any(isinstance(each, ast.ClassDef) and each.name.endswith("Cell") for _, each in above)
 
     def around(self, place: Instruction) -> Loop | None:
         """The innermost loop around an instruction in its function."""
@@ -231,15 +242,17 @@ def _calls_its_value(loop: ast.AST) -> bool:
     return any(names_in(call.func) & turning and not _is_method_of(call, turning) for call in calls)
 
 
-def _has_to_turn(loop: ast.For) -> bool:
-    """Whether a turn reads a name that the turn before bound, other than to add to it."""
+def _carried(loop: ast.For) -> Iterator[bool]:
+    """Of each statement that reads what the turn before bound, other than to add to it, whether it gives that to a call
+    as its state, not as its input."""
     later = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     later -= names_in(loop.target)
     for statement in _in_order(loop.body):
-        if read_in(statement) & later - _added_to(statement):
-            return True
+        if carried := read_in(statement) & later - _added_to(statement):
+            call = statement.value if isinstance(statement, ast.Assign) else None
+            given = call.args if isinstance(call, ast.Call) else []
+            yield len(given) > 1 and not carried & read_in(given[0])
         later -= {each.id for each in ast.walk(statement) if isinstance(each, ast.Name)}
-    return False
 
 
 def _in_order(block: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -301,6 +314,7 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
     start_s = statistics.median(starts)
     behind = _Behind(rank, kernels, start_s)
     begins = [op.began_s for op in kernels]
+    cells_s = [op.began_s for op in rank.operations if _CELL.match(op.name)]
     period_s = (rank.looks[-1][0] - rank.looks[0][0]) / max(len(rank.looks) - 1, 1)
     found: dict[Loop, _Seen] = {}
     for loop, (moments, runs) in _runs(rank, loops).items():
@@ -324,6 +338,7 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
             backward=backward,
             backward_all=backward_all,
             has_products=any(flops_of(op) for op in inside),
+            has_cells=any(begin_s <= at_s < end_s for at_s in cells_s for begin_s, end_s in runs),
             repeats=len(inside) / num_kinds,
         )
     return found

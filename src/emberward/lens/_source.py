@@ -140,6 +140,21 @@ class Source:
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and node.name == name]
         return found[0] if len(found) == 1 else None
 
+    def statement_at(self, line: int) -> ast.stmt | None:
+        """The smallest statement that holds the line, of one with a body its head; None where there is none."""
+        found = [
+            each
+            for each in ast.walk(self.tree)
+            if isinstance(each, ast.stmt)
+            and each.lineno <= line <= (each.end_lineno or each.lineno)
+            and (each.lineno == line or not hasattr(each, "body"))
+        ]
+        return max(found, key=lambda each: each.lineno, default=None)
+
+    def function_around(self, node: ast.AST) -> ast.FunctionDef | None:
+        """The innermost function that a node stands in."""
+        return next((each for _, each in self.above(node) if isinstance(each, ast.FunctionDef)), None)
+
     @cached_property
     def imported(self) -> tuple["Source", ...]:
         """The files of the program that the file imports: those that lie in its folder, or in one above it."""

@@ -2,8 +2,9 @@
 
 [Note: rows that nothing reads]
 Some calls treat each row by itself: a product with weights, an activation, a norm, views. Of a chain of them, a head
-over all positions, those rows alone are needed that are picked of its end: by an index over rows, or by a loss, which
-leaves out the rows whose target it ignores. What a value's readers need adds up; who reads it in another way needs all
+over all positions, those rows alone are needed that are picked of its end: by an index over rows, by a factor of each
+row that is zero for most of them, as the gate of an expert is, or by a loss, which leaves out the rows whose target it
+ignores. What a value's readers need adds up; who reads it in another way needs all
 of it, and so does a value of which no reader was seen. A sum with another value of as many rows is such a reader: the
 stream past a block is no head. Calls from within an installed library are its own.
 """
@@ -25,6 +26,9 @@ _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
 """By rows where the second factor is weights, which no such chain has made."""
 _WITH_WEIGHTS = frozenset({"add", "__add__", "sub", "__sub__", "mul", "__mul__", "div", "__truediv__"})
 """By rows where the other value is a number, or weights of one row."""
+_BY_FACTORS = frozenset({"mul", "__mul__", "__rmul__"})
+MOST = 0.5
+"""Of the factors of rows, zeros from which on the others are picked: of a batch with less padding they mask it."""
 _VIEWS = frozenset(
     {"view", "view_as", "reshape", "flatten", "unflatten", "transpose", "permute", "squeeze", "unsqueeze", "contiguous"}
     | {"clone", "detach", "to", "type", "type_as", "float", "double", "half", "bfloat16"}
@@ -80,6 +84,9 @@ class RowsWatch:
             return
         if name in _PICKS and len(parents) == 1 and isinstance(made, torch.Tensor) and self._of(given[0]) is parents[0]:
             _need(parents[0], _picked(given[0], made))
+            return
+        if name in _BY_FACTORS and len(parents) == 1 and (read := _kept_by_factors(given, made)) < 1:
+            _need(parents[0], read)
             return
         if not isinstance(made, torch.Tensor) or len(parents) > 1 or not _is_by_rows(name, args, given, parents):
             for parent in parents:
@@ -147,6 +154,16 @@ def _picked(whole: torch.Tensor, part: torch.Tensor) -> float:
     if not part.dim() or not whole.numel() or part.shape[-1] != whole.shape[-1]:
         return 1.0
     return min(part.numel() / whole.numel(), 1.0)
+
+
+def _kept_by_factors(given: Sequence[torch.Tensor], made: Any) -> float:
+    """The share of its rows that factors leave, one for each row, of which most are zero; all of them of others."""
+    factors = [each for each in given if each.dim() > 1 and each.shape[-1] == 1 and made.shape[-1] > 1]
+    if len(given) != 2 or len(factors) != 1 or (made.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return 1.0
+    with torch.no_grad():
+        share = float(torch.count_nonzero(factors[0])) / max(factors[0].numel(), 1)
+    return share if share <= 1 - MOST else 1.0
 
 
 def _read_by_loss(args: Any, named: Any) -> float:
