@@ -97,10 +97,13 @@ def _words(node: ast.AST) -> Iterator[str]:
 
 def _only_names(value: ast.AST) -> bool:
     """Whether the rank itself is all that is computed: ``dist.get_rank()``, ``int(os.environ["RANK"])``."""
-    calls = {call_name(each) for each in ast.walk(value) if isinstance(each, ast.Call)}
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    is_plain = all(isinstance(each, ast.Call | ast.Attribute | ast.Name | ast.Subscript) for each in parts)
-    return is_plain and calls <= {"get_rank", "get_world_size", "int", "get", "getenv"}
+    return all(
+        call_name(each) in {"get_rank", "get_world_size", "int", "get", "getenv"}
+        if isinstance(each, ast.Call)
+        else isinstance(each, ast.Attribute | ast.Name) or "environ" in {*_words(each)}
+        for each in parts
+    )
 
 
 def _inside(name: str, source: Source) -> Iterator[tuple[ast.stmt, Source]]:

@@ -187,3 +187,12 @@ def test_operations_of_torch_outside_of_a_library_of_scores_and_the_work_of_an_e
 def test_operations_of_torch_on_the_model_s_values_are_a_score_where_a_condition_alone_shows_them(program, is_told):
     asks = Instruction("train.py", "main", 1, "user", 7, 7, 8, len("        scores.add(y)"), "CALL")
     assert told(TORCH, asks, program=program) == ((Cause.EVAL, 7) if is_told else None)
+
+
+def test_objects_that_ranks_exchange_for_a_score_are_one():
+    objects = replace(
+        TORCH, file="/x/site-packages/torch/distributed/distributed_c10d.py", function="all_gather_object"
+    )
+    for line, is_told in ((22, True), (23, False), (26, False), (27, True)):
+        assert told(objects, SCORES, at(line, "score(y)")) == ((Cause.EVAL, line) if is_told else None)
+    assert told(replace(objects, function="all_gather"), SCORES, at(22, "score(y)")) is None

@@ -43,6 +43,19 @@ def ignores_most_of_a_product(step):
     F.cross_entropy(scores.view(-1, WORDS) / 2.0, TARGETS.view(-1)).backward()
 
 
+CHOICE = torch.randint(8, (8, 100))
+
+
+def gates_an_expert(step):
+    made = HEAD(STATES)  # here
+    ((CHOICE == 0).float().unsqueeze(-1) * made).sum().backward()
+
+
+def masks_padding(step):
+    made = HEAD(STATES)  # here
+    ((CHOICE != 0).float().unsqueeze(-1) * made).sum().backward()
+
+
 def picks_before_the_head(step):
     scores = HEAD(STATES[IS_MASKED])  # here
     F.cross_entropy(scores, TARGETS[IS_MASKED]).backward()
@@ -90,11 +103,11 @@ UNREAD = [
     names_its_arguments,
     picks_the_last_place,
     picks_masked_places,
-    ignores_most_of_a_product,
+    *(ignores_most_of_a_product, gates_an_expert),
 ]
 READ = [
     *(picks_before_the_head, reads_all_for_a_metric_too, reads_all_targets, reads_the_first_place_of_a_block),
-    *(picks_columns, picks_each_part, gives_its_result_away),
+    *(picks_columns, picks_each_part, gives_its_result_away, masks_padding),
 ]
 
 
@@ -107,7 +120,9 @@ def unread_at(program):
 
 @pytest.mark.parametrize("program", UNREAD)
 def test_the_rows_that_an_index_or_a_loss_leaves_out_are_seen_at_the_line_that_makes_them(program):
-    needed = {picks_the_last_place: 0.01}.get(program, float(IS_MASKED.float().mean()))
+    needed = {picks_the_last_place: 0.01, gates_an_expert: float((CHOICE == 0).float().mean())}.get(
+        program, float(IS_MASKED.float().mean())
+    )
     assert unread_at(program) == pytest.approx(1 - needed, abs=0.1)
 
 

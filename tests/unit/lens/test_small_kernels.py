@@ -92,6 +92,22 @@ UNLIKE = torch.nn.ModuleList(Head(size) for size in range(3, 35))
 FEW_STEPS = SERIES[:, :20]
 
 
+LSTM = torch.nn.LSTMCell(24, 24)
+READS_ON = torch.nn.LSTMCell(48, 24)
+
+
+def runs_a_cell_of_torch(step):
+    h, c = torch.zeros(8, 24), torch.zeros(8, 24)
+    for t in range(SERIES.shape[1] // 2):
+        h, c = LSTM(SERIES[:, t], (h, c))  # here
+
+
+def runs_a_cell_on_what_it_made(step):
+    h, c = torch.zeros(8, 24), torch.zeros(8, 24)
+    for t in range(SERIES.shape[1] // 2):
+        h, c = READS_ON(torch.cat([SERIES[:, t], h], 1), (h, c))
+
+
 def runs_each_head(step):
     for _ in range(4):
         torch.cat([head(FEW_STEPS) for head in HEADS], -1)  # here
@@ -171,6 +187,11 @@ def test_a_cell_that_is_run_for_each_time_step_is_one_too(tmp_path):
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_a_cell_for_each)}")
 
 
+def test_a_cell_of_torch_s_whose_inputs_are_there_before_is_one_too(tmp_path):
+    (waste,), _ = wastes(runs_a_cell_of_torch, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_a_cell_of_torch)}")
+
+
 def test_heads_that_do_the_same_with_one_input_are_one(tmp_path):
     (waste,), _ = wastes(runs_each_head, tmp_path)
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_each_head)}")
@@ -199,7 +220,7 @@ def test_a_loop_of_few_turns_is_told_where_the_gradients_of_its_slices_are_as_la
     "work",
     [
         *(adds_in_one_go, runs_its_blocks, multiplies_each_chunk, decays_large_ones, decays_few, trains_on_each),
-        *(runs_a_cell_on_its_state, runs_heads_of_other_sizes),
+        *(runs_a_cell_on_its_state, runs_heads_of_other_sizes, runs_a_cell_on_what_it_made),
     ],
 )
 def test_blocks_large_operations_few_parameters_and_training_are_none(work, tmp_path):
