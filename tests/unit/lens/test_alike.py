@@ -1,5 +1,6 @@
 """Lines that compute in each step what they did in the step before, and padding: what the probe sees, what is told."""
 
+import itertools
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -536,14 +537,15 @@ def table_of(length):
     return torch.tensor(rows)
 
 
-def shuffled_table_of(length):
+def table_of_step(length, step):
     rows = []
     for i in range(length):
-        rows.append([bucket(abs(j - i)) for j in range(length)])
-    return torch.tensor(rows)[torch.randperm(length)]
+        rows.append([bucket(abs(j - i) + step) for j in range(length)])
+    return torch.tensor(rows)
 
 
 SEEN = []
+STEPS = itertools.count()
 
 
 def table_and_more_of(length):
@@ -561,7 +563,7 @@ def makes_its_table_anew(step):
 
 
 def makes_another_table(step):
-    table = shuffled_table_of(120)
+    table = table_of_step(120, next(STEPS))
     return WIDE[:120, :120] @ (table * torch.rand(120, 120))
 
 
