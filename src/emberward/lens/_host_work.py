@@ -28,7 +28,7 @@ _SHOWS = KEEPERS | {
 """Calls that show or keep what they are given, or make a number of it that these show."""
 
 
-_TRAINS = re.compile(r"/torch/(autograd|distributed|optim|utils/data)/")
+_TRAINS = re.compile(r"/torch/(autograd|optim|utils/data)/")
 _OF_OBJECTS = frozenset({"all_gather_object", "broadcast_object_list", "gather_object"})
 """Collectives that pickle what they are given: no gradient goes through that."""
 _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torcheval|torchmetrics)/")
@@ -39,7 +39,7 @@ def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -
     """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
     users = [place for place in frames if place.owner == USER]
     is_of_objects = any(place.function in _OF_OBJECTS for place in frames)
-    if not users or (not is_of_objects and any(_TRAINS.search(place.file) for place in frames)):
+    if not users or any(_TRAINS.search(place.file) for place in frames):
         return None
     is_of_torch = any("/torch/" in place.file for place in frames)
     if not is_of_torch and (written := _written_at(users, sources)) is not None:
