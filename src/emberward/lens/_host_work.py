@@ -4,9 +4,10 @@
 What Python, or a library that knows no tensors, does in the loop is the step's own work while the step uses it. Where
 it goes into a file, it is `logging`, of bytes `save_in_step`: the text shows what is opened to be written, and what is
 given to that. Where it is made of what the model has computed, and the loop only shows or keeps it, or a helper that
-the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch. What a loss,
-a branch of the loop or any other call is given is used. What torch computes so, outside of a library of scores, counts
-where the loop shows it under a condition alone: made in each step, it is shown in few.
+the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch, with what
+ranks exchange for it. What a loss, a branch of the loop or any other call is given is used. What torch computes so,
+outside of a library of scores, counts where the loop shows it under a condition alone: made in each step, it is shown
+in few.
 """
 
 import ast
@@ -22,15 +23,14 @@ _MODE = re.compile(r"[rwaxbt+]*[wax+][rwaxbt+]*")
 _WRITE_TEXT = frozenset({"savefig", "to_csv", "to_json", "write_text"})
 _WRITE_BYTES = frozenset({"imsave", "imwrite", "to_parquet", "to_pickle", "write_bytes"})
 _SHOWS = KEEPERS | {
-    "add_scalar", "add_scalars", "float", "format", "log_dict", "log_metrics", "max", "mean", "min", "round",
-    "set_description", "set_postfix", "str", "sum",
+    "add_scalar", "add_scalars", "float", "format", "log_dict", "log_metrics", "max", "mean", "min", "numel", "round",
+    "set_description", "set_postfix", "size", "str", "sum",
 }  # fmt: skip
 """Calls that show or keep what they are given, or make a number of it that these show."""
 
 
 _TRAINS = re.compile(r"/torch/(autograd|optim|utils/data)/")
-_OF_OBJECTS = frozenset({"all_gather_object", "broadcast_object_list", "gather_object"})
-"""Collectives that pickle what they are given: no gradient goes through that."""
+_COLLECTIVES = re.compile(r"/torch/distributed/(distributed_c10d|_functional_collectives)\.py$")
 _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torcheval|torchmetrics)/")
 """Libraries of scores: what these compute, with tensors or without, is one."""
 
@@ -38,13 +38,13 @@ _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torche
 def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> tuple[Cause, Instruction] | None:
     """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
     users = [place for place in frames if place.owner == USER]
-    is_of_objects = any(place.function in _OF_OBJECTS for place in frames)
+    is_collective = any(_COLLECTIVES.search(place.file) for place in frames)
     if not users or any(_TRAINS.search(place.file) for place in frames):
         return None
     is_of_torch = any("/torch/" in place.file for place in frames)
     if not is_of_torch and (written := _written_at(users, sources)) is not None:
         return written
-    is_score = is_of_objects or any(_SCORES.search(place.file) for place in frames)
+    is_score = is_collective or any(_SCORES.search(place.file) for place in frames)
     is_known = is_score or (not is_of_torch and is_of_python(frames, sources, shares))
     scored = _scored_at(users, sources, is_seldom=not is_known)
     return None if scored is None else (Cause.EVAL, scored)

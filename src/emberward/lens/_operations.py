@@ -140,7 +140,8 @@ class Unread:
     """A backward some of whose nodes no gradient needs that is read: their `sequences`, and of how many parameters and
     numbers the gradients are which nothing reads.
 
-    `site`: the line that called it.
+    `site`: the line that called it. `is_again`: an earlier one, at that line, went through these nodes too, and their
+    gradients are added up.
     """
 
     backward: tuple[float, float]
@@ -148,6 +149,7 @@ class Unread:
     sequences: frozenset[int]
     num_parameters: int
     numel: int
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +290,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
                     sequences=frozenset(each["sequences"]),
                     num_parameters=each["parameters"],
                     numel=each["numel"],
+                    is_again=each.get("again", False),
                 )
             )
         else:

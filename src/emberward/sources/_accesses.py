@@ -6,8 +6,8 @@ Of each operation the tree has the allocations of the tensors that it was given,
 ``_foreach`` one into all; one that makes no memory and writes nothing gives a view, and reads nothing. A module reads
 what it is given when its forward begins. Kept are the training thread's collectives that the program asks for itself,
 with what they read and write, and the accesses to their memory and to what that is packed from and unpacked into
-(`is_pack`: copies, joins, scalings, sums, also with what went before, and empty memory, all of which can move with a call; `is_copy`: and change no
-number). What FSDP issues is its own to schedule.
+(`is_pack`: copies, joins, scalings, sums, also with what went before, and empty memory, all of which can move with a
+call; `is_copy`: and change no number). What FSDP issues is its own to schedule.
 """
 
 import re
