@@ -18,6 +18,7 @@ from emberward.findings import Cause
 from emberward.lens._batches import Shares, is_of_python
 from emberward.lens._samples import USER, Instruction
 from emberward.lens._source import KEEPERS, Source, Sources, bound_by, call_name, made_of, names_in, reached_by, read_in
+from emberward.lens._unused import GOTTEN_AT
 
 _MODE = re.compile(r"[rwaxbt+]*[wax+][rwaxbt+]*")
 _WRITE_TEXT = frozenset({"savefig", "to_csv", "to_json", "write_text"})
@@ -45,6 +46,8 @@ def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -
     if not is_of_torch and (written := _written_at(users, sources)) is not None:
         return written
     is_score = is_collective or any(_SCORES.search(place.file) for place in frames)
+    if is_collective and _writes_into_given(users[0], sources):
+        return None
     is_known = is_score or (not is_of_torch and is_of_python(frames, sources, shares))
     scored = _scored_at(users, sources, is_seldom=not is_known)
     return None if scored is None else (Cause.EVAL, scored)
@@ -142,7 +145,7 @@ def _scored_at(users: Sequence[Instruction], sources: Sources, *, is_seldom: boo
         if statement is None or not (made_of(_computed(scope, source), scope) & read_in(statement)):
             continue
         trained = reached_by(scope)
-        kept = _kept_in(statement)
+        kept = _kept_in(statement, source)
         if not trained or kept is None or kept & trained:
             return None
         loops = [each for each in above if isinstance(each, ast.For | ast.While)]
@@ -179,13 +182,27 @@ def _computed(scope: ast.AST, source: Source) -> set[str]:
     }
 
 
-def _kept_in(statement: ast.stmt) -> set[str] | None:
-    """The names that have what a statement makes: what it binds, else what its call is a method of; None for others."""
+def _kept_in(statement: ast.stmt, source: Source) -> set[str] | None:
+    """The names that have what a statement makes: what it binds, else what its call is a method of, of a module's
+    function its first argument; None for others."""
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         return bound_by(statement)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return names_in(statement.value.func) if isinstance(statement.value.func, ast.Attribute) else set()
+    if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
+        of = names_in(call.func) if isinstance(call.func, ast.Attribute) else set()
+        return names_in(call.args[0]) if of & source.modules and call.args else of
     return None
+
+
+def _writes_into_given(place: Instruction, sources: Sources) -> bool:
+    """Whether a collective writes into what the caller of its function gave that."""
+    source = sources.of(place.file)
+    above, _, scope = _around(place, sources)
+    call = next((each for each in above if isinstance(each, ast.Call)), None)
+    if call is None or not isinstance(scope, ast.FunctionDef):
+        return True
+    given = {each.arg for each in (*scope.args.args, *scope.args.kwonlyargs)}
+    gotten = call.args[GOTTEN_AT.get(source.named(call), 0) :][:1]
+    return bool(given & set().union(*(names_in(each) for each in gotten)))
 
 
 def _trains(loop: ast.AST) -> bool:

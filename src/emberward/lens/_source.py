@@ -100,6 +100,12 @@ class Source:
                         found.setdefault(target.id, set()).add(last)
         return {name: last for name, names in found.items() if len(names) == 1 for last in names}
 
+    @cached_property
+    def modules(self) -> set[str]:
+        """The names by which the file has modules that it imports whole."""
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import)]
+        return {each.asname or each.name.partition(".")[0] for node in nodes for each in node.names}
+
     def named(self, call: ast.Call) -> str:
         """The last name of what is called, by the name that it was defined with.
 
