@@ -1,4 +1,4 @@
-"""Work in vain: what was computed before, rows that nothing reads, products with zeros, tokens that are padding. Pure.
+"""Work in vain: what was computed or copied before, rows that nothing reads, products with zeros, padding. Pure.
 
 What lines computed alike is seen in the compared steps ([Note: computed alike]), how long that takes in the sampled
 ones: of the time of stacks with the same lines of the program the same share. Time that another cause explains is that
@@ -42,6 +42,7 @@ def alike_work(
             *_redundant(rank, sampled, sources),
             *_rows(rank, sampled, sources),
             *_picks(rank, sampled, sources),
+            *_copies(rank, sampled, sources),
             *_padded(rank, sampled, sources),
         )
         for cause, site, cost_s, evidence, sure in in_vain:
@@ -191,6 +192,13 @@ def _picks(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iter
         )
         site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
         yield _InVain(Cause.ONE_HOT, site, forward_s + behind_s, evidence, sure)
+
+
+def _copies(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    for (file, function), each in _by_function(rank.copies, sampled, sources).items():
+        evidence = f"a join in {function}() copies again what the same line had joined before"
+        site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
+        yield _InVain(Cause.REDUNDANT_WORK, site, each.lines.total() / 1e9 / sampled.num_steps, (evidence,), sure)
 
 
 def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:

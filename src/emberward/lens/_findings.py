@@ -199,7 +199,8 @@ WASTED: dict[Cause, tuple[str, str]] = {
     ),
     Cause.REDUNDANT_WORK: (
         "computes in each step what was computed before",
-        "compute it once: before the loop, and keep it (register_buffer, a cache); or take what the step has (detach)",
+        "compute it once: before the loop, and keep it (register_buffer, a cache); take what the step has (detach); "
+        "write into what is there, or join once at the end",
     ),
     Cause.ONE_HOT: (
         "multiplies with a matrix that has hardly any number but zeros",

@@ -163,6 +163,7 @@ class RankOperations:
     innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
     `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
     the lines around what put the tokens together; none where that was not seen.
+    `copies`: of places that join again what they had joined, the share of their calls' time that it takes.
     `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
     `checks_calls`: torch compares each collective between the ranks before it begins.
     """
@@ -188,6 +189,7 @@ class RankOperations:
     padded: tuple[tuple[Where, float, Where], ...] = ()
     rows: Mapping[Where, Rows] = field(default_factory=dict)
     picks: Mapping[Where, Picks] = field(default_factory=dict)
+    copies: Mapping[Where, float] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
     tables: tuple[Table, ...] = ()
     checks_calls: bool = False
@@ -232,6 +234,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     padded: list[tuple[Where, float, Where]] = []
     rows: dict[Where, Rows] = {}
     picks: dict[Where, Picks] = {}
+    copies: dict[Where, float] = {}
     held: list[Held] = []
     tables: list[Table] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
@@ -271,6 +274,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "rows" in line:
             where, *of_place = line["rows"]
             rows[_where(where)] = Rows(*of_place)
+        elif "copies" in line:
+            where, copied_ns, all_ns = line["copies"]
+            copies[_where(where)] = min(copied_ns / max(all_ns, 1), 1.0)
         elif "picks" in line:
             where, *of_place = line["picks"]
             picks[_where(where)] = Picks(*of_place)
@@ -320,6 +326,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         padded=tuple(padded),
         rows=rows,
         picks=picks,
+        copies=copies,
         held=tuple(held),
         tables=tuple(tables),
         checks_calls=head.get("checks_calls", False),
