@@ -189,10 +189,51 @@ def test_operations_of_torch_on_the_model_s_values_are_a_score_where_a_condition
     assert told(TORCH, asks, program=program) == ((Cause.EVAL, 7) if is_told else None)
 
 
-def test_objects_that_ranks_exchange_for_a_score_are_one():
-    objects = replace(
-        TORCH, file="/x/site-packages/torch/distributed/distributed_c10d.py", function="all_gather_object"
-    )
-    for line, is_told in ((22, True), (23, False), (26, False), (27, True)):
-        assert told(objects, SCORES, at(line, "score(y)")) == ((Cause.EVAL, line) if is_told else None)
-    assert told(replace(objects, function="all_gather"), SCORES, at(22, "score(y)")) is None
+C10D = replace(TORCH, file="/x/site-packages/torch/distributed/distributed_c10d.py", function="all_gather")
+GATHERED = """import torch.distributed as dist
+def main(model, stage):
+    hits = total = 0
+    for ids in batches:
+        logits = model(ids)
+        loss = criterion(logits)
+        loss.backward()
+        every = gather(logits)
+        hits += (every.argmax(-1) == ids).sum()
+        total += every.numel()
+        meter.add(logits)
+        grad = torch.empty_like(logits)
+        dist.recv(grad, src=1)
+        logits.backward(grad)
+        exchange(logits)
+    print(meter.sum)
+    return hits / total
+def exchange(logits):
+    dist.all_reduce(logits)
+class Meter:
+    def add(self, logits):
+        counts = torch.stack([logits.sum(), logits.max()])
+        dist.all_reduce(counts)
+        self.sum += counts[0].item()
+"""
+
+
+def here(line, function="main"):
+    text = GATHERED.splitlines()[line - 1].strip()
+    begin = GATHERED.splitlines()[line - 1].index(text)
+    called = text.partition(" = ")[2] or text
+    column = begin + text.index(called)
+    return Instruction("train.py", function, 1, "user", line, line, column, column + len(called), "CALL")
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_told"),
+    [
+        ([here(8)], True),  # Only counted.
+        ([here(23, "add"), here(11)], True),  # In an object that the training never asks for anything.
+        ([here(13)], False),  # A backward is given it.
+        ([here(19, "exchange"), here(15)], False),  # Written into what the caller has.
+    ],
+    ids=["gathered", "in a helper", "received", "written into"],
+)
+def test_what_ranks_exchange_for_a_score_is_one(stack, is_told):
+    assert told(C10D, *stack, program=GATHERED) == ((Cause.EVAL, stack[-1].line) if is_told else None)
