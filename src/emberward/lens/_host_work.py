@@ -50,7 +50,8 @@ def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -
         return None
     is_known = is_score or (not is_of_torch and is_of_python(frames, sources, shares))
     scored = _scored_at(users, sources, is_seldom=not is_known)
-    return None if scored is None else (Cause.EVAL, scored)
+    does_more = scored is not None and is_of_torch and _writes_elsewhere(users, scored, sources)
+    return None if scored is None or does_more else (Cause.EVAL, scored)
 
 
 def _around(place: Instruction, sources: Sources) -> tuple[list[ast.AST], ast.stmt | None, ast.AST]:
@@ -156,6 +157,21 @@ def _scored_at(users: Sequence[Instruction], sources: Sources, *, is_seldom: boo
             return None
         return place if all(_is_shown(each, source) for each in loads) else None
     return None
+
+
+def _writes_elsewhere(users: Sequence[Instruction], place: Instruction, sources: Sources) -> bool:
+    """Whether a function between the innermost and that of `place` writes into what is neither its own nor `self`."""
+    for inner in users[: users.index(place)]:
+        _, _, scope = _around(inner, sources)
+        stored = [
+            each
+            for each in ast.walk(scope)
+            if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store)
+        ]
+        calls = [each.func for each in ast.walk(scope) if isinstance(each, ast.Call) and call_name(each).endswith("_")]
+        if any("self" not in names_in(each) for each in (*stored, *calls)):
+            return True
+    return False
 
 
 def _is_below(node: ast.AST, loop: ast.AST, source: Source) -> bool:

@@ -205,10 +205,17 @@ def main(model, stage):
         dist.recv(grad, src=1)
         logits.backward(grad)
         exchange(logits)
+        extra = averaged(model, logits)
     print(meter.sum)
     return hits / total
 def exchange(logits):
     dist.all_reduce(logits)
+def averaged(model, logits):
+    flat = torch.cat([each.grad.flatten() for each in model.parameters()] + [logits.flatten()])
+    dist.all_reduce(flat)
+    for each in model.parameters():
+        each.grad = flat[: each.numel()]
+    return flat[-1]
 class Meter:
     def add(self, logits):
         counts = torch.stack([logits.sum(), logits.max()])
@@ -229,11 +236,12 @@ def here(line, function="main"):
     ("stack", "is_told"),
     [
         ([here(8)], True),  # Only counted.
-        ([here(23, "add"), here(11)], True),  # In an object that the training never asks for anything.
+        ([here(30, "add"), here(11)], True),  # In an object that the training never asks for anything.
         ([here(13)], False),  # A backward is given it.
-        ([here(19, "exchange"), here(15)], False),  # Written into what the caller has.
+        ([here(20, "exchange"), here(15)], False),  # Written into what the caller has.
+        ([here(23, "averaged"), here(16)], False),  # With what the model is trained by.
     ],
-    ids=["gathered", "in a helper", "received", "written into"],
+    ids=["gathered", "in a helper", "received", "written into", "more"],
 )
 def test_what_ranks_exchange_for_a_score_is_one(stack, is_told):
     assert told(C10D, *stack, program=GATHERED) == ((Cause.EVAL, stack[-1].line) if is_told else None)
