@@ -276,17 +276,17 @@ class Sources:
             statement = next((each for each in above if isinstance(each, ast.stmt)), None)
             if isinstance(statement, ast.Return) or any(isinstance(each, ast.Yield) for each in above):
                 continue
-            names = _bound(statement, above)
+            names = bound_at(statement, above)
             scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
-            if not names and isinstance(statement, ast.Expr) and _returns(None, scope):
+            if not names and isinstance(statement, ast.Expr) and returns(None, scope):
                 continue  # A wait before the value that the caller gets.
-            if is_from_source and index + 1 < len(users) and _returns(None, scope) and not _has_model(scope, source):
+            if is_from_source and index + 1 < len(users) and returns(None, scope) and not _has_model(scope, source):
                 continue  # What the function does is for that value.
             is_next = isinstance(statement, ast.For) or self.called(place) == "next"
             is_source = is_from_source or index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
-            if names and _feeds(names, scope):
+            if names and feeds(names, scope):
                 return place if is_source else None
-            if not (names and _returns(names, scope)):
+            if not (names and returns(names, scope)):
                 return None
         return None
 
@@ -357,28 +357,6 @@ class Sources:
         )
         return not writes and any(self.of(place.file).is_object(call.func) for call in calls)
 
-    def may_train(self, users: Sequence[Instruction]) -> bool:
-        """Whether the loss may be computed from what `users`, frames from the innermost on, compute there."""
-        for place in users:
-            source = self.of(place.file)
-            node = source.node_at(place)
-            above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
-            statement = next((each for each in above if isinstance(each, ast.stmt)), None)
-            if isinstance(statement, ast.Return) or any(isinstance(each, ast.Yield) for each in above):
-                continue
-            scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
-            names = _bound(statement, above)
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                names = names_in(statement.value.func)
-            if "self" in names:
-                return True  # Whoever reads it later is not seen here.
-            names = made_of(names, scope)
-            if any(isinstance(each, ast.Call) and call_name(each) == "backward" for each in ast.walk(scope)):
-                return _feeds(names, scope)
-            if not _returns(names, scope):
-                return False
-        return False
-
     def only_call(self, file: str, line: int) -> tuple[int, int, int] | None:
         """Column, last line and last column of the one call that begins in a line; None unless it is one."""
         calls = [node for node in ast.walk(self.of(file).tree) if isinstance(node, ast.Call) and node.lineno == line]
@@ -414,7 +392,7 @@ def _has_model(scope: ast.AST, source: Source) -> bool:
     return any(source.is_object(call.func) or call_name(call) == "backward" for call in calls)
 
 
-def _bound(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
+def bound_at(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
     """The names that take the value which is computed at the first of `above`."""
     if isinstance(statement, ast.For):
         return names_in(statement.target) if any(each is statement.iter for each in above) else set()
@@ -423,7 +401,7 @@ def _bound(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
     return names_in(statement.target) if isinstance(statement, ast.AnnAssign | ast.AugAssign) else set()
 
 
-def _feeds(names: set[str], scope: ast.AST) -> bool:
+def feeds(names: set[str], scope: ast.AST) -> bool:
     calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call)]
     backward = [call for call in calls if call_name(call) == "backward"]
     if not backward:
@@ -477,10 +455,10 @@ def made_of(names: set[str], scope: ast.AST) -> set[str]:
 
 
 def bound_by(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) -> set[str]:
-    return _bound(node, [node.iter]) if isinstance(node, ast.For) else _bound(node, [])
+    return bound_at(node, [node.iter]) if isinstance(node, ast.For) else bound_at(node, [])
 
 
-def _returns(names: set[str] | None, scope: ast.AST) -> bool:
+def returns(names: set[str] | None, scope: ast.AST) -> bool:
     """Whether the function gives one of the names to its caller; of None, whether it gives anything."""
     given = [node for node in ast.walk(scope) if isinstance(node, ast.Return | ast.Yield) and node.value is not None]
     return any(names is None or names & names_in(node) for node in given)
