@@ -210,12 +210,17 @@ def _kept_in(statement: ast.stmt, source: Source) -> set[str] | None:
 
 
 def _writes_into_given(place: Instruction, sources: Sources) -> bool:
-    """Whether a collective writes into what the caller of its function gave that."""
+    """Whether a collective writes into what the caller of its function gave that, as functions of torch's do.
+
+    A method whose value is bound, ``gather`` of a library, gives what it got.
+    """
     source = sources.of(place.file)
-    above, _, scope = _around(place, sources)
+    above, statement, scope = _around(place, sources)
     call = next((each for each in above if isinstance(each, ast.Call)), None)
     if call is None or not isinstance(scope, ast.FunctionDef):
         return True
+    if isinstance(statement, ast.Assign) and statement.value is call and not names_in(call.func) & source.modules:
+        return False
     given = {each.arg for each in (*scope.args.args, *scope.args.kwonlyargs)}
     gotten = call.args[GOTTEN_AT.get(source.named(call), 0) :][:1]
     return bool(given & set().union(*(names_in(each) for each in gotten)))

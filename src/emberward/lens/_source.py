@@ -102,9 +102,12 @@ class Source:
 
     @cached_property
     def modules(self) -> set[str]:
-        """The names by which the file has modules that it imports whole."""
-        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import)]
-        return {each.asname or each.name.partition(".")[0] for node in nodes for each in node.names}
+        """The names by which the file has modules that it imports whole, and torch's ``distributed``."""
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        whole = [
+            each for node in nodes for each in node.names if isinstance(node, ast.Import) or each.name == "distributed"
+        ]
+        return {each.asname or each.name.partition(".")[0] for each in whole}
 
     def named(self, call: ast.Call) -> str:
         """The last name of what is called, by the name that it was defined with.

@@ -206,6 +206,7 @@ def main(model, stage):
         logits.backward(grad)
         exchange(logits)
         extra = averaged(model, logits)
+        share.keep(logits)
     print(meter.sum)
     return hits / total
 def exchange(logits):
@@ -216,6 +217,10 @@ def averaged(model, logits):
     for each in model.parameters():
         each.grad = flat[: each.numel()]
     return flat[-1]
+class Share:
+    def keep(self, logits):
+        logits = self.accelerator.gather(logits)
+        self.sum += logits.sum()
 class Meter:
     def add(self, logits):
         counts = torch.stack([logits.sum(), logits.max()])
@@ -236,12 +241,13 @@ def here(line, function="main"):
     ("stack", "is_told"),
     [
         ([here(8)], True),  # Only counted.
-        ([here(30, "add"), here(11)], True),  # In an object that the training never asks for anything.
+        ([here(35, "add"), here(11)], True),  # In an object that the training never asks for anything.
+        ([here(30, "keep"), here(17)], True),
         ([here(13)], False),  # A backward is given it.
-        ([here(20, "exchange"), here(15)], False),  # Written into what the caller has.
-        ([here(23, "averaged"), here(16)], False),  # With what the model is trained by.
+        ([here(21, "exchange"), here(15)], False),  # Written into what the caller has.
+        ([here(24, "averaged"), here(16)], False),  # With what the model is trained by.
     ],
-    ids=["gathered", "in a helper", "received", "written into", "more"],
+    ids=["gathered", "in a helper", "of a library", "received", "written into", "more"],
 )
 def test_what_ranks_exchange_for_a_score_is_one(stack, is_told):
     assert told(C10D, *stack, program=GATHERED) == ((Cause.EVAL, stack[-1].line) if is_told else None)
