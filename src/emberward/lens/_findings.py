@@ -43,7 +43,7 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.RECOMPILE: ("a graph is compiled again", "mark the size that changes as dynamic, or pad it to a few sizes"),
     Cause.DEBUG_STRING: ("builds a text that is never shown", "ask whether the level is on before you build it"),
     Cause.DEBUG_MODE: (
-        "keeps the stack of each operation, for autograd's anomaly mode is on",
+        "keeps the stack of each operation and looks for NaN, for autograd's anomaly mode is on",
         "switch detect_anomaly on only to look for a NaN",
     ),
     Cause.LOGGING: ("writes a log", "log every N steps, or from a thread of its own"),
