@@ -7,8 +7,14 @@ row that is zero for most of them, as the gate of an expert is, or by a loss, wh
 ignores. What a value's readers need adds up; who reads it in another way needs all
 of it, and so does a value of which no reader was seen. A sum with another value of as many rows is such a reader: the
 stream past a block is no head. Calls from within an installed library are its own.
+
+[Note: weights that nothing reads]
+Attention that gives its weights makes them whole, which fused attention does not (torch.nn.MultiheadAttention,
+``need_weights``). Where no call is given them in the step, what it takes longer is for nothing: both ways are timed
+once on what the program gave, without a graph.
 """
 
+import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from emberward.sources._picks import storage_of
 
 Where = tuple[tuple[str, int], ...]
 _BY_ROWS = frozenset(
@@ -39,6 +47,7 @@ _OF_LOSSES = ("input", "target", "weight", "size_average", "ignore_index")
 """Their first arguments."""
 _IGNORED = -100
 """What torch's losses ignore unless they are told otherwise."""
+_ATTENTION = "multi_head_attention_forward"
 
 
 @dataclass(slots=True)
@@ -64,6 +73,10 @@ class RowsWatch:
         """Nanoseconds spent on rows that nothing read, of these on such that have a backward, and on all calls."""
         self.graph_ns = 0
         """Spent on all that has a backward."""
+        self._weights: dict[int, tuple[Where, float, bool]] = {}
+        """By storage of weights that nothing has read yet in the step: where they were made, what they took."""
+        self._shares: dict[Where, float] = {}
+        """Of an attention the share of its time that its weights take."""
         self._makers: set[Where] = set()
         """Places that made such rows; others are losses that computed with them."""
 
@@ -76,6 +89,10 @@ class RowsWatch:
         several = made if isinstance(made, list | tuple) else (made,)
         has_backward = any(isinstance(each, torch.Tensor) and each.requires_grad for each in several)
         self.graph_ns += took_ns * has_backward
+        for tensor in given if self._weights else ():
+            self._weights.pop(storage_of(tensor), None)
+        if name == _ATTENTION and where:
+            self._note_attention(args, named, several, where, took_ns, has_backward=has_backward)
         if name in _LOSSES and isinstance(made, torch.Tensor):
             read = _read_by_loss(args, named)
             for parent in parents:
@@ -96,8 +113,22 @@ class RowsWatch:
         self._values[id(made)] = value
         self._order.append(value)
 
+    def _note_attention(
+        self, args: Any, named: Any, made: Sequence[Any], where: Where, took_ns: int, *, has_backward: bool
+    ) -> None:
+        weights = made[1] if len(made) > 1 else None
+        if weights is None or not named.get("need_weights", True) or weights.device.type != "cpu":
+            return
+        if where not in self._shares:
+            self._shares[where] = _share_of_weights(args, named)
+        self._weights[storage_of(weights)] = where, took_ns * self._shares[where], has_backward
+
     def stepped(self) -> None:
         """A step has ended: settles what was needed of its values."""
+        for where, unread_ns, has_backward in self._weights.values():
+            self._waste(where, unread_ns, has_backward)
+            self._makers.add(where)
+        self._weights.clear()
         for value in reversed(self._order):
             needed = 1.0 if value.needed is None else min(value.needed, 1.0)
             if value.where and needed < 1:
@@ -130,6 +161,17 @@ class RowsWatch:
     def _of(self, tensor: torch.Tensor) -> _Made | None:
         value = self._values.get(id(tensor))
         return value if value is not None and value.tensor() is tensor else None
+
+
+def _share_of_weights(args: Any, named: Any) -> float:
+    """What of an attention's time goes where it does not give its weights; the generators are left as they are."""
+    took_ns: list[int] = []
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        for need_weights in (True, False) * 2:
+            began_ns = time.thread_time_ns()
+            torch.nn.functional.multi_head_attention_forward(*args, **{**named, "need_weights": need_weights})
+            took_ns.append(time.thread_time_ns() - began_ns)
+    return max(1 - took_ns[3] / max(took_ns[2], 1), 0.0)
 
 
 def _need(value: _Made, share: float) -> None:

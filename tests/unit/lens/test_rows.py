@@ -111,6 +111,24 @@ READ = [
 ]
 
 
+ATTENTION = nn.MultiheadAttention(WIDTH, 8, batch_first=True)
+
+
+def drops_its_weights(step):
+    states, _ = ATTENTION(STATES, STATES, STATES)  # here
+    states.sum().backward()
+
+
+def reads_its_weights(step):
+    states, weights = ATTENTION(STATES, STATES, STATES)  # here
+    (states.sum() + weights[:, :, 0].sum()).backward()
+
+
+def asks_for_no_weights(step):
+    states, _ = ATTENTION(STATES, STATES, STATES, need_weights=False)  # here
+    states.sum().backward()
+
+
 def unread_at(program):
     """The share of torch's time at the program's line that made rows which nothing read."""
     found = {where[0][1]: (unread, whole) for where, unread, whole, *_ in compared_by(program, "rows")}
@@ -141,9 +159,20 @@ def test_they_are_told_with_their_part_of_the_backward(tmp_path):
     assert (waste.cause, waste.site) == (Cause.UNUSED_RESULT, f"{__file__}:{line_of(ignores_most_targets)}")
     unread, _, said = waste.evidence[0].partition("% ")
     assert 70 < float(unread) < 90
-    assert said == "of what torch computes for this line of ignores_most_targets() are rows that nothing reads"
+    assert (
+        said
+        == "of what torch computes for this line of ignores_most_targets() are rows or weights that nothing reads"
+    )
     assert waste.cost_s > 0
 
 
 def test_the_look_alike_is_quiet(tmp_path):
     assert wastes_of(picks_before_the_head, tmp_path) == ()
+
+
+def test_weights_of_an_attention_that_nothing_reads_are_seen_and_drawn_numbers_are_as_without():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    assert 0.1 < unread_at(drops_its_weights) < 0.95
+    assert torch.equal(before, torch.get_rng_state())
+    assert unread_at(reads_its_weights) == unread_at(asks_for_no_weights) == 0
