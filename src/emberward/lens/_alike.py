@@ -213,8 +213,8 @@ def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Itera
         line = max(lines, key=lambda line: (any(rows.is_maker for rows in at[line]), lines[line]))
         unread = sum(rows.unread_ns for rows in at[line]) / sum(rows.all_ns for rows in at[line])
         evidence = (
-            f"{100 * unread:.0f}% of what torch computes for this line of {function}() are rows or weights that nothing "
-            "reads",
+            f"{100 * unread:.0f}% of what torch computes for this line of {function}() are rows or weights that "
+            "nothing reads",
             f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
         )
         sure = each.sure(sampled.num_steps)
