@@ -160,8 +160,7 @@ def test_they_are_told_with_their_part_of_the_backward(tmp_path):
     unread, _, said = waste.evidence[0].partition("% ")
     assert 70 < float(unread) < 90
     assert (
-        said
-        == "of what torch computes for this line of ignores_most_targets() are rows or weights that nothing reads"
+        said == "of what torch computes for this line of ignores_most_targets() are rows or weights that nothing reads"
     )
     assert waste.cost_s > 0
 
