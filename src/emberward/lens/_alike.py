@@ -1,13 +1,16 @@
-"""Work in vain: what was computed before, rows that nothing reads, products with zeros, tokens that are padding. Pure.
+"""Work in vain: what was computed or copied before, rows that nothing reads, products with zeros, padding. Pure.
 
 What lines computed alike is seen in the compared steps ([Note: computed alike]), how long that takes in the sampled
 ones: of the time of stacks with the same lines of the program the same share. Time that another cause explains is that
 cause's. It is told at the outermost line below which `MOSTLY` such work is done, else, of what keeps a graph and no
 library makes, at the program's innermost one; of several in one function at the dearest. Of the backward it takes what
 it has in all that a backward goes through. Rows that nothing reads ([Note: rows that nothing reads]) are told at the
-line that makes them, with the same share of the backward.
+line that makes them, with the same share of the backward. What Python does in a function of the program that gives
+its caller nothing but a tensor made alike, as a table of positions is, is done for that tensor, and told where it is
+called.
 """
 
+import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +19,8 @@ from typing import NamedTuple
 from emberward.findings import Cause
 from emberward.lens._causes import is_collective, tell
 from emberward.lens._operations import AT, BACKWARD, Alike, RankOperations, Where
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, RankSamples, Sampled, uncertainty
-from emberward.lens._source import Sources
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, Instruction, RankSamples, Sampled, uncertainty
+from emberward.lens._source import Sources, bound_by, names_in
 from emberward.lens._waste import Waste
 
 MOSTLY = 0.9
@@ -39,7 +42,8 @@ def alike_work(
             *_redundant(rank, sampled, sources),
             *_rows(rank, sampled, sources),
             *_picks(rank, sampled, sources),
-            *_padded(rank, sampled),
+            *_copies(rank, sampled, sources),
+            *_padded(rank, sampled, sources),
         )
         for cause, site, cost_s, evidence, sure in in_vain:
             share = cost_s / step_s
@@ -94,10 +98,17 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
     behind: dict[Function, dict[Where, float]] = defaultdict(dict)
     """Of these, by place, shares of the backward."""
     backward_s = _backward_s(rank, sampled)
+    makers = _makers(rank.alike, below, sources)
     for seen in sampled.stacks if below else ():
         users = [place for place in seen.stack if place.owner == USER]
         where = tuple((place.file, place.line) for place in users)
         at = rank.alike.get(where)
+        if at is None and not seen.flag and (calls := _called_to_make(users, where, makers)):
+            around = [i for i in range(calls, len(where)) if below.get(where[i:], 0.0) >= MOSTLY]
+            if tell(seen, sampled, sources) is None:
+                outer = users[around[-1]]
+                spent[outer.file, outer.function].add(outer.line, seen, 1.0)
+            continue
         if at is None or seen.flag or at.alike_ns <= 0:
             continue
         # What a collective takes at the line is no time of the calls that were compared.
@@ -121,6 +132,40 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
         in_backward = (f"{1000 * behind_s:.2f} ms of it in the backward",) if behind_s > 0 else ()
         sure = each.sure(sampled.num_steps)
         yield _InVain(Cause.REDUNDANT_WORK, site, cost_s, (evidence, *in_backward), sure)
+
+
+def _makers(
+    alike: Mapping[Where, Alike], below: Mapping[Where, float], sources: Sources
+) -> dict[Where, tuple[str, ast.FunctionDef]]:
+    """By the lines around a call of the program's: the file and function called, where it gives what is made alike."""
+    found: dict[Where, tuple[str, ast.FunctionDef]] = {}
+    for where, spent in alike.items():
+        if spent.alike_ns > 0 and len(where) > 1 and below[where[1:]] >= MOSTLY:
+            (file, line), source = where[0], sources.of(where[0][0])
+            statement = source.statement_at(line)
+            function = None if statement is None else source.function_around(statement)
+            if statement is not None and function is not None and _gives_only(function, statement):
+                found[where[1:]] = file, function
+    return found
+
+
+def _gives_only(function: ast.FunctionDef, statement: ast.stmt) -> bool:
+    """Whether each value that a function gives its caller is what the statement makes."""
+    given = [each for each in ast.walk(function) if isinstance(each, ast.Return) and each.value is not None]
+    made = bound_by(statement) if isinstance(statement, ast.Assign) else set()
+    return bool(given) and all(each is statement or (made & names_in(each)) for each in given)
+
+
+def _called_to_make(
+    users: Sequence[Instruction], where: Where, makers: Mapping[Where, tuple[str, ast.FunctionDef]]
+) -> int:
+    """The frame that calls the function in which the thread works for a tensor that is made alike; 0 without one."""
+    for i in range(1, len(where)):
+        file, function = makers.get(where[i:], ("", None))
+        inner = users[i - 1]
+        if function is not None and (inner.file, inner.function) == (file, function.name):
+            return i
+    return 0
 
 
 def _by_function(shares: Mapping[Where, float], sampled: RankSamples, sources: Sources) -> dict[Function, _Spent]:
@@ -149,6 +194,13 @@ def _picks(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iter
         yield _InVain(Cause.ONE_HOT, site, forward_s + behind_s, evidence, sure)
 
 
+def _copies(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    for (file, function), each in _by_function(rank.copies, sampled, sources).items():
+        evidence = f"a join in {function}() copies again what the same line had joined before"
+        site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
+        yield _InVain(Cause.REDUNDANT_WORK, site, each.lines.total() / 1e9 / sampled.num_steps, (evidence,), sure)
+
+
 def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
     shares = {where: rows.unread_ns / rows.all_ns for where, rows in rank.rows.items()}
     spent = _by_function(shares, sampled, sources)
@@ -161,7 +213,8 @@ def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Itera
         line = max(lines, key=lambda line: (any(rows.is_maker for rows in at[line]), lines[line]))
         unread = sum(rows.unread_ns for rows in at[line]) / sum(rows.all_ns for rows in at[line])
         evidence = (
-            f"{100 * unread:.0f}% of what torch computes for this line of {function}() are rows that nothing reads",
+            f"{100 * unread:.0f}% of what torch computes for this line of {function}() are rows or weights that "
+            "nothing reads",
             f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
         )
         sure = each.sure(sampled.num_steps)
@@ -197,22 +250,38 @@ def _below(alike: Mapping[Where, Alike]) -> dict[Where, float]:
     return {where: alike_ns / all_ns if alike_ns > 0 else 0.0 for where, (alike_ns, all_ns) in total.items()}
 
 
-def _padded(rank: RankOperations, sampled: RankSamples) -> Iterator[_InVain]:
-    """A part of the forward that embeds them, and of the backward the same part of the forward's share in all."""
+def _padded(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    """A part of the forward that embeds them, and of the backward the same part of the forward's share in all.
+
+    Told where the tokens are put together: as seen, else, of what a library or another process pads, as the text asks.
+    """
     forwards, backward_s = _forwards(rank)
     by_site = _shares(rank, forwards)
     total_s, observed_s = sum(forwards.values()), rank.step_s * rank.num_steps
-    for site, share in by_site.items():
+    for site, (share, made) in by_site.items():
         part = share * (forwards[site] + backward_s * forwards[site] / total_s) / observed_s
-        evidence = f"{100 * share:.0f}% of the columns of tokens are padding in every row"
-        yield _InVain(Cause.PADDING, site, part * sampled.measured_s / sampled.num_steps, (evidence,))
+        evidence = f"{100 * share:.0f}% of the columns of tokens are padding in every row, computed at {site}"
+        at = f"{made[0][0]}:{made[0][1]}" if made else site
+        if at == site:
+            at = next(_asked_to_pad(site, sources), site)
+        yield _InVain(Cause.PADDING, at, part * sampled.measured_s / sampled.num_steps, (evidence,))
 
 
-def _shares(rank: RankOperations, forwards: Mapping[str, float]) -> dict[str, float]:
-    """By the line that calls the model, the share of the tokens' columns that are padding in every row."""
-    shares: dict[str, list[float]] = defaultdict(list)
-    for where, share in rank.padded:
+def _shares(rank: RankOperations, forwards: Mapping[str, float]) -> dict[str, tuple[float, Where]]:
+    """By the line that calls the model, the share of the tokens' columns that are padding in every row, and the lines
+    that put them together."""
+    shares: dict[str, list[tuple[float, Where]]] = defaultdict(list)
+    for where, share, made in rank.padded:
         site = next((name for file, line in where if (name := f"{file}:{line}") in forwards), None)
         if site is not None:
-            shares[site].append(share)
+            shares[site].append((share, made))
     return {site: max(each) for site, each in shares.items()}
+
+
+def _asked_to_pad(site: str, sources: Sources) -> Iterator[str]:
+    """The lines of the program that ask a library for the greatest length, ``padding="max_length"``."""
+    for source in sources.program([site.rpartition(":")[0]]):
+        for each in ast.walk(source.tree):
+            value = each.value if isinstance(each, ast.keyword) and each.arg == "padding" else None
+            if isinstance(value, ast.Constant) and value.value == "max_length":
+                yield f"{source.file}:{value.lineno}"

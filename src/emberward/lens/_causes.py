@@ -43,6 +43,7 @@ from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sample
 from emberward.lens._searches import decides, searched_again_at
 from emberward.lens._services import OF_SERVICES, save_beside, service_of
 from emberward.lens._source import Sources
+from emberward.lens._trains import LIBRARY, may_train
 from emberward.lens._unused import kept_in, unused_at
 
 MAX_BUSY = 0.5
@@ -257,13 +258,17 @@ def _evaluation(frames: list[Instruction], users: list[Instruction], sources: So
     index = next((i for i in range(len(own) - 1, -1, -1) if sources.evaluates(own[i])), None)
     if not is_told:
         index = max((i for i, place in enumerate(users) if sources.is_without_gradients(place)), default=None)
-        if index is None or sources.may_train(users[index:]):
+        if index is None or may_train(frames[frames.index(users[index]) :], sources):
             return None
         if not any(_FORWARD.search(place.file) for place in frames) and not sources.only_scores(users[index]):
             return None
     if not users:
         return None
     at = users[-1] if index is None else users[min(index + 1, len(users) - 1)]
+    if index is not None and at != users[index]:
+        between = frames[frames.index(users[index]) : frames.index(at)]
+        # A function that a library calls, as a loss or a callback, is called at no line of the program's.
+        at = users[index] if any(LIBRARY.search(place.file) for place in between) else at
     return Told(cause=Cause.EVAL, site=at.site, inner=None if users[0] == at else users[0].site)
 
 

@@ -15,8 +15,6 @@ returns at once. How long that lasts on the rank that comes last is what it take
 import ast
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from emberward.findings import Cause
 from emberward.lens._operations import Operation, RankOperations
@@ -24,9 +22,6 @@ from emberward.lens._samples import MIN_COST_S, MIN_GAIN, Instruction, RankSampl
 from emberward.lens._source import Source, Sources, call_name
 from emberward.lens._waste import Waste
 from emberward.lens._work import NODE, both, length_of
-
-if TYPE_CHECKING:
-    from emberward.lens._stalls import Stall
 
 _LEVELS = frozenset({"set_debug_level", "TORCH_DISTRIBUTED_DEBUG"})
 _DETAIL = "DETAIL"
@@ -38,27 +33,6 @@ def switched_on_at(users: Iterable[Instruction], rank: RankSamples, sources: Sou
     files = [place.file for place in users] + [file for file, _, _ in rank.loop]
     found = [f"{source.file}:{line}" for source in sources.program(files) for line in _switches(source)]
     return found[0] if len(found) == 1 else None
-
-
-def with_checks(
-    stalls: Sequence["Stall"], operations: Sequence[RankOperations], samples: Sequence[RankSamples]
-) -> tuple["Stall", ...]:
-    """The stalls, anomaly mode's with what its looks for NaN take on the rank on which that is most."""
-    steps = {rank.rank: rank.measured_s / rank.num_steps for rank in samples}
-    checks_s = max((_checks_s(rank, steps.get(rank.rank, 0.0)) for rank in operations), default=0.0)
-    if not checks_s:
-        return tuple(stalls)
-    return tuple(
-        replace(
-            each,
-            cost_s=each.cost_s + checks_s,
-            gain_s=each.gain_s + checks_s,
-            share=each.share * (each.cost_s + checks_s) / each.cost_s,
-        )
-        if each.cause is Cause.DEBUG_MODE
-        else each
-        for each in stalls
-    )
 
 
 def checks_of_calls(
@@ -113,7 +87,7 @@ def _words_of(node: ast.AST) -> set[str]:
     return {str(getattr(each, kinds[type(each)])) for each in ast.walk(node) if type(each) in kinds}
 
 
-def _checks_s(rank: RankOperations, step_s: float) -> float:
+def checks_s(rank: RankOperations, step_s: float) -> float:
     """Seconds of a sampled step: observed ones are longer by what torch's profiler takes."""
     if not rank.num_steps or not rank.step_s:
         return 0.0

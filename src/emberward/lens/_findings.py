@@ -43,7 +43,7 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.RECOMPILE: ("a graph is compiled again", "mark the size that changes as dynamic, or pad it to a few sizes"),
     Cause.DEBUG_STRING: ("builds a text that is never shown", "ask whether the level is on before you build it"),
     Cause.DEBUG_MODE: (
-        "keeps the stack of each operation, for autograd's anomaly mode is on",
+        "keeps the stack of each operation and looks for NaN, for autograd's anomaly mode is on",
         "switch detect_anomaly on only to look for a NaN",
     ),
     Cause.LOGGING: ("writes a log", "log every N steps, or from a thread of its own"),
@@ -145,6 +145,12 @@ def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
     """P102: a step waits for a collective."""
     does, change = EXPOSED[exposed.cause]
     cost = 1000 * exposed.cost_s
+    evidence = [f"{exposed.what}, {exposed.calls:.1f} calls a step"]
+    if exposed.longer_at is not None:
+        evidence.append(
+            f"the ranks' operations are the same, and larger on those that come last at {exposed.longer_at}"
+        )
+        change = EXPOSED[Cause.IMBALANCE][1]
     return Finding(
         code="P102",
         severity=Severity.WARNING,
@@ -158,7 +164,7 @@ def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
         culprit_ranks=exposed.ranks,
         waiting_ranks=exposed.waiting,
         site=exposed.site,
-        evidence=(f"{exposed.what}, {exposed.calls:.1f} calls a step",),
+        evidence=tuple(evidence),
         next=change,
         cost_ms_per_step=round(cost, 4),
         gain_ms_per_step=round(1000 * exposed.gain_s, 4),
@@ -193,7 +199,8 @@ WASTED: dict[Cause, tuple[str, str]] = {
     ),
     Cause.REDUNDANT_WORK: (
         "computes in each step what was computed before",
-        "compute it once: before the loop, and keep it (register_buffer, a cache); or take what the step has (detach)",
+        "compute it once: before the loop, and keep it (register_buffer, a cache); take what the step has (detach); "
+        "write into what is there, or join once at the end",
     ),
     Cause.ONE_HOT: (
         "multiplies with a matrix that has hardly any number but zeros",

@@ -230,7 +230,7 @@ class _Memory:
             if not access.is_pack or number not in access.reads or depth == MAX_PACKED:
                 return min(needed, _At(access.began_s), key=lambda each: each.at_s)
             took_s = access.ended_s - access.began_s
-            for other in access.writes - access.reads:
+            for other in access.writes - {number}:
                 at = self._needed(other, access.ended_s, issue, is_read=True, depth=depth + 1)
                 # What is packed and then not seen again may be read by anybody.
                 at = _At(access.began_s if at.at_s == math.inf else at.at_s, at.packed_s + took_s)

@@ -4,9 +4,10 @@
 What Python, or a library that knows no tensors, does in the loop is the step's own work while the step uses it. Where
 it goes into a file, it is `logging`, of bytes `save_in_step`: the text shows what is opened to be written, and what is
 given to that. Where it is made of what the model has computed, and the loop only shows or keeps it, or a helper that
-the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch. What a loss,
-a branch of the loop or any other call is given is used. What torch computes is the model's and the loss's, but in a
-library of scores.
+the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch, with what
+ranks exchange for it. What a loss, a branch of the loop or any other call is given is used. What torch computes so,
+outside of a library of scores, counts where the loop shows it under a condition alone: made in each step, it is shown
+in few.
 """
 
 import ast
@@ -17,17 +18,20 @@ from emberward.findings import Cause
 from emberward.lens._batches import Shares, is_of_python
 from emberward.lens._samples import USER, Instruction
 from emberward.lens._source import KEEPERS, Source, Sources, bound_by, call_name, made_of, names_in, reached_by, read_in
+from emberward.lens._unused import GOTTEN_AT
 
 _MODE = re.compile(r"[rwaxbt+]*[wax+][rwaxbt+]*")
 _WRITE_TEXT = frozenset({"savefig", "to_csv", "to_json", "write_text"})
 _WRITE_BYTES = frozenset({"imsave", "imwrite", "to_parquet", "to_pickle", "write_bytes"})
 _SHOWS = KEEPERS | {
-    "add_scalar", "add_scalars", "float", "format", "log_dict", "log_metrics", "max", "mean", "min", "round",
-    "set_description", "set_postfix", "str", "sum",
+    "add_scalar", "add_scalars", "float", "format", "log_dict", "log_metrics", "max", "mean", "min", "numel", "round",
+    "set_description", "set_postfix", "size", "str", "sum",
 }  # fmt: skip
 """Calls that show or keep what they are given, or make a number of it that these show."""
 
 
+_TRAINS = re.compile(r"/torch/(autograd|optim|utils/data)/")
+_COLLECTIVES = re.compile(r"/torch/distributed/(distributed_c10d|_functional_collectives)\.py$")
 _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torcheval|torchmetrics)/")
 """Libraries of scores: what these compute, with tensors or without, is one."""
 
@@ -35,13 +39,19 @@ _SCORES = re.compile(r"-packages/(evaluate|ignite/metrics|sklearn/metrics|torche
 def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -> tuple[Cause, Instruction] | None:
     """Why the step need not do what the thread does there, and the program's line; None where it may need it."""
     users = [place for place in frames if place.owner == USER]
-    is_score = any(_SCORES.search(place.file) for place in frames)
-    if not users or (not is_score and any("/torch/" in place.file for place in frames)):
+    is_collective = any(_COLLECTIVES.search(place.file) for place in frames)
+    if not users or any(_TRAINS.search(place.file) for place in frames):
         return None
-    if (written := _written_at(users, sources)) is not None:
+    is_of_torch = any("/torch/" in place.file for place in frames)
+    if not is_of_torch and (written := _written_at(users, sources)) is not None:
         return written
-    scored = _scored_at(users, sources) if is_score or is_of_python(frames, sources, shares) else None
-    return None if scored is None else (Cause.EVAL, scored)
+    is_score = is_collective or any(_SCORES.search(place.file) for place in frames)
+    if is_collective and _writes_into_given(users[0], sources):
+        return None
+    is_known = is_score or (not is_of_torch and is_of_python(frames, sources, shares))
+    scored = _scored_at(users, sources, is_seldom=not is_known)
+    does_more = scored is not None and is_of_torch and _writes_elsewhere(users, scored, sources)
+    return None if scored is None or does_more else (Cause.EVAL, scored)
 
 
 def _around(place: Instruction, sources: Sources) -> tuple[list[ast.AST], ast.stmt | None, ast.AST]:
@@ -125,21 +135,55 @@ def _only_written(statement: ast.Assign, scope: ast.AST, source: Source, writes:
     return into[0] if into and None not in into else None
 
 
-def _scored_at(users: Sequence[Instruction], sources: Sources) -> Instruction | None:
-    """The line of the function which trains that makes something of what a model computes, and does not use it."""
+def _scored_at(users: Sequence[Instruction], sources: Sources, *, is_seldom: bool) -> Instruction | None:
+    """The line of the function which trains that makes something of what a model computes, and does not use it.
+
+    `is_seldom`: only where all that reads it shows it, under a condition within the loop, and nothing is written into.
+    """
     for place in reversed(users):
         source = sources.of(place.file)
         above, statement, scope = _around(place, sources)
         if statement is None or not (made_of(_computed(scope, source), scope) & read_in(statement)):
             continue
         trained = reached_by(scope)
-        kept = _kept_in(statement)
+        kept = _kept_in(statement, source)
         if not trained or kept is None or kept & trained:
             return None
         loops = [each for each in above if isinstance(each, ast.For | ast.While)]
         loop = next((each for each in loops if each is not statement and _trains(each)), scope)
-        return place if all(_is_shown(each, source) for each in _loads(kept, loop, statement)) else None
+        loads = [*_loads(kept, scope if is_seldom else loop, statement)]
+        is_below = bool(loads) and all(_is_below(each, loop, source) for each in loads)
+        if is_seldom and (not is_below or _writes_into(statement)):
+            return None
+        return place if all(_is_shown(each, source) for each in loads) else None
     return None
+
+
+def _writes_elsewhere(users: Sequence[Instruction], place: Instruction, sources: Sources) -> bool:
+    """Whether a function between the innermost and that of `place` writes into what is neither its own nor `self`."""
+    for inner in users[: users.index(place)]:
+        _, _, scope = _around(inner, sources)
+        stored = [
+            each
+            for each in ast.walk(scope)
+            if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store)
+        ]
+        calls = [each.func for each in ast.walk(scope) if isinstance(each, ast.Call) and call_name(each).endswith("_")]
+        if any("self" not in names_in(each) for each in (*stored, *calls)):
+            return True
+    return False
+
+
+def _is_below(node: ast.AST, loop: ast.AST, source: Source) -> bool:
+    """Whether a read stands under a condition within the loop."""
+    above = [parent for _, parent in source.above(node)]
+    return loop in above and any(isinstance(each, ast.If | ast.IfExp) for each in above[: above.index(loop)])
+
+
+def _writes_into(statement: ast.stmt) -> bool:
+    """Whether a call is named as those that change what they are given, or writes into what it is told to."""
+    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+    return any(call_name(call).endswith("_") or any(each.arg == "out" for each in call.keywords) for call in calls)
 
 
 def _computed(scope: ast.AST, source: Source) -> set[str]:
@@ -154,13 +198,32 @@ def _computed(scope: ast.AST, source: Source) -> set[str]:
     }
 
 
-def _kept_in(statement: ast.stmt) -> set[str] | None:
-    """The names that have what a statement makes: what it binds, else what its call is a method of; None for others."""
+def _kept_in(statement: ast.stmt, source: Source) -> set[str] | None:
+    """The names that have what a statement makes: what it binds, else what its call is a method of, of a module's
+    function its first argument; None for others."""
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         return bound_by(statement)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return names_in(statement.value.func) if isinstance(statement.value.func, ast.Attribute) else set()
+    if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
+        of = names_in(call.func) if isinstance(call.func, ast.Attribute) else set()
+        return names_in(call.args[0]) if of & source.modules and call.args else of
     return None
+
+
+def _writes_into_given(place: Instruction, sources: Sources) -> bool:
+    """Whether a collective writes into what the caller of its function gave that, as functions of torch's do.
+
+    A method whose value is bound, ``gather`` of a library, gives what it got.
+    """
+    source = sources.of(place.file)
+    above, statement, scope = _around(place, sources)
+    call = next((each for each in above if isinstance(each, ast.Call)), None)
+    if call is None or not isinstance(scope, ast.FunctionDef):
+        return True
+    if isinstance(statement, ast.Assign) and statement.value is call and not names_in(call.func) & source.modules:
+        return False
+    given = {each.arg for each in (*scope.args.args, *scope.args.kwonlyargs)}
+    gotten = call.args[GOTTEN_AT.get(source.named(call), 0) :][:1]
+    return bool(given & set().union(*(names_in(each) for each in gotten)))
 
 
 def _trains(loop: ast.AST) -> bool:

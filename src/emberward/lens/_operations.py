@@ -140,7 +140,8 @@ class Unread:
     """A backward some of whose nodes no gradient needs that is read: their `sequences`, and of how many parameters and
     numbers the gradients are which nothing reads.
 
-    `site`: the line that called it.
+    `site`: the line that called it. `is_again`: an earlier one, at that line, went through these nodes too, and their
+    gradients are added up.
     """
 
     backward: tuple[float, float]
@@ -148,6 +149,7 @@ class Unread:
     sequences: frozenset[int]
     num_parameters: int
     numel: int
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +161,9 @@ class RankOperations:
     `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
     innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
-    `padded`: of places that embed tokens these lines, and the share of the tokens that a shorter batch would not have.
+    `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
+    the lines around what put the tokens together; none where that was not seen.
+    `copies`: of places that join again what they had joined, the share of their calls' time that it takes.
     `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
     `checks_calls`: torch compares each collective between the ranks before it begins.
     """
@@ -182,9 +186,10 @@ class RankOperations:
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
     unread: tuple[Unread, ...] = ()
     alike: Mapping[Where, Alike] = field(default_factory=dict)
-    padded: tuple[tuple[Where, float], ...] = ()
+    padded: tuple[tuple[Where, float, Where], ...] = ()
     rows: Mapping[Where, Rows] = field(default_factory=dict)
     picks: Mapping[Where, Picks] = field(default_factory=dict)
+    copies: Mapping[Where, float] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
     tables: tuple[Table, ...] = ()
     checks_calls: bool = False
@@ -226,9 +231,10 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     looks = _Looks()
     unread: list[Unread] = []
     alike: dict[Where, Alike] = {}
-    padded: list[tuple[Where, float]] = []
+    padded: list[tuple[Where, float, Where]] = []
     rows: dict[Where, Rows] = {}
     picks: dict[Where, Picks] = {}
+    copies: dict[Where, float] = {}
     held: list[Held] = []
     tables: list[Table] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
@@ -263,11 +269,14 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             where, *of_place = line["alike"]
             alike[_where(where)] = Alike(*of_place)
         elif "padded" in line:
-            where, share = line["padded"]
-            padded.append((_where(where), share))
+            where, share, *made = line["padded"]
+            padded.append((_where(where), share, _where(made[0]) if made else ()))
         elif "rows" in line:
             where, *of_place = line["rows"]
             rows[_where(where)] = Rows(*of_place)
+        elif "copies" in line:
+            where, copied_ns, all_ns = line["copies"]
+            copies[_where(where)] = min(copied_ns / max(all_ns, 1), 1.0)
         elif "picks" in line:
             where, *of_place = line["picks"]
             picks[_where(where)] = Picks(*of_place)
@@ -287,6 +296,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
                     sequences=frozenset(each["sequences"]),
                     num_parameters=each["parameters"],
                     numel=each["numel"],
+                    is_again=each.get("again", False),
                 )
             )
         else:
@@ -316,6 +326,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         padded=tuple(padded),
         rows=rows,
         picks=picks,
+        copies=copies,
         held=tuple(held),
         tables=tuple(tables),
         checks_calls=head.get("checks_calls", False),

@@ -79,6 +79,8 @@ class Exposed:
     waiting: tuple[int, ...]
     calls: float
     what: str
+    longer_at: str | None = None
+    """Where `site` deals out data: the line at which a rank takes longer for its part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

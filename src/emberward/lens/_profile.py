@@ -12,7 +12,7 @@ from emberward.health import Slowdown
 from emberward.lens._alike import alike_work
 from emberward.lens._backward import backward_meetings, has_hidden_calls, in_order
 from emberward.lens._calls import Call, Line, RankCalls, calls_of
-from emberward.lens._debug_modes import checks_of_calls, with_checks
+from emberward.lens._debug_modes import checks_of_calls
 from emberward.lens._findings import (
     exposed_finding,
     missing_findings,
@@ -33,9 +33,9 @@ from emberward.lens._sharding import wastes_of
 from emberward.lens._slowdown import changes_of, own_by_step, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
-from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
+from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s, with_checks
 from emberward.lens._tensors import tensor_shares
-from emberward.lens._uneven import is_of_pace, uneven_steps
+from emberward.lens._uneven import dealt, is_of_pace, uneven_steps
 from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._waste import Waste
 from emberward.lens._work import PARTS, SHOWN_MODULES, RankWork, Rate, Work, work_of
@@ -173,7 +173,7 @@ def profile_of(
     loads = {} if work is None else {each.rank: _load(each, work.num_steps) for each in work.ranks}
     overlap = audit(calls, held, sources, hidden, slack, in_vain, loads) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, held)
-    seen_stalls = with_checks(find_stalls(measured, sources, replay), seen, measured)
+    seen_stalls = with_checks(find_stalls(measured, sources, replay), seen, measured, sources)
     stalls = tuple(stall for stall in seen_stalls if stall.is_certain)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
     by_rank = {rank.rank: rank for rank in measured}
@@ -185,6 +185,7 @@ def profile_of(
     exposed = [each for each in exposed if not is_of_pace(each, held, seen)]
     uneven = None if overlap is None else uneven_steps(overlap, held, seen)
     exposed += [] if uneven is None else [uneven]
+    exposed = [dealt(each, seen, sources) for each in exposed]
     exposed = [_weighed(each, replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.sure * each.gain_s >= MIN_GAIN * replay.step_s]
     size = len(measured)

@@ -7,15 +7,18 @@ is used in its body; looks at the observed steps show which operations run in it
 the start of one is its numbers' time; a start is what this process takes for operations of at most `FEW_NUMBERS`. The
 rest of the loop's time would go if it were one call of each, as would that part of its backward, and what slices add
 there: the gradient of each is written into zeros as large as what it was cut from, and added. A loop is told where
-that is more than half of its time, and where operations are a good part of it: else it is Python's own work.
+that is more than half of what it takes with its backward, and where operations are a good part of it: else it is
+Python's own work.
 
 A value that each turn makes of the last turn's by a matrix product, a cell's state, has to go turn by turn: that loop
-is none. A sum of what the turns give is no such value, nor is what is elementwise: a scan or one compiled loop makes
-it.
+is none, unless a cell of torch's makes it of inputs that do not depend on it: the layer of that cell goes over all
+steps in one call. A sum of what the turns give is no such value, nor is what is elementwise: a scan or one compiled
+loop makes it.
 
 A loop over many small parameters is one: torch has a call for lists of them (``torch._foreach_lerp_``), and so is one
-over optimizers of few parameters each, whose groups one optimizer can have. The loop over a model's own blocks
-is none, nor one over batches, or in which a model is run whole: its variable is what is called, a
+over optimizers of few parameters each, whose groups one optimizer can have, and one over modules that do the same with
+what no other one has made: heads, experts. The loop over a model's own blocks
+is none, nor one over batches, or in which a model is run whole: each is given what the one before made, a
 backward or a yield stands in it, or a container of torch's or two functions of the program are between the loop and the
 operation. Nor is one that calls a library or a collective. Time that another cause explains is that cause's.
 """
@@ -28,6 +31,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from emberward.findings import Cause
 from emberward.lens._causes import tell
@@ -45,6 +49,8 @@ MIN_STARTS = 20
 """Operations of so few numbers from which the start of one is known. Where there are fewer nothing is said."""
 MIN_IN_OPERATIONS = 0.05
 """Share of a loop's time that its operations take at least."""
+MIN_ALIKE = 3
+"""Of turns that call their own value, as heads or experts: so many that do the same are worth one call."""
 MIN_LOOKS = 4
 """Looks in a loop, over all observed steps, from which something is said of it."""
 _VIEWS = re.compile(
@@ -54,6 +60,7 @@ _VIEWS = re.compile(
 PACKAGE = "package"
 """The owner of a library's frames: what it does for the loop is no operation's start."""
 _WHOLE_MODELS = ("torch/nn/modules/container.py", "torch/nn/modules/transformer.py", "torch/nn/modules/rnn.py")
+_CELL = re.compile(r"^aten::\w+_cell$")
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Loop = tuple[str, int]
 """File and line of a loop."""
@@ -75,8 +82,10 @@ def small_kernels(
         for loop, seen in _seen_in(rank, loops).items():
             forward_s, behind_s = spent.get(loop, 0.0) * seen.forward, loops.backward_s * seen.backward
             cost_s = forward_s + behind_s
-            has_to_turn = seen.has_products and loops.has_to_turn(loop)
-            if not seen.is_small or has_to_turn or forward_s <= 0 or cost_s < max(MIN_GAIN * step_s, MIN_COST_S):
+            all_s = spent.get(loop, 0.0) + loops.backward_s * seen.backward_all
+            if seen.in_operations < MIN_IN_OPERATIONS or cost_s <= all_s / 2 or loops.is_kept(loop, seen):
+                continue
+            if forward_s <= 0 or cost_s < max(MIN_GAIN * step_s, MIN_COST_S):
                 continue
             waste = Waste(
                 cause=Cause.SMALL_KERNELS,
@@ -100,18 +109,18 @@ def small_kernels(
 class _Seen:
     """Of a loop in the observed steps: operations a step, what one takes to start, the share of its time that they
     take, the share that is no time of numbers, and of all backward the share that its operations' backward takes beyond
-    their numbers."""
+    their numbers, and with them. `repeats`: operations of a kind and shape, of those between two looks that it lasted.
+    """
 
     num: float
     start_s: float
     in_operations: float
     forward: float
     backward: float
+    backward_all: float
     has_products: bool
-
-    @property
-    def is_small(self) -> bool:
-        return self.forward > 0.5 and self.in_operations >= MIN_IN_OPERATIONS
+    has_cells: bool
+    repeats: float
 
 
 class _Loops:
@@ -121,7 +130,10 @@ class _Loops:
         self._rank = rank
         self._sources = sources
         self._known: dict[tuple[Instruction, ...], Loop | None] = {}
-        self._carrying: set[Loop] = set()
+        self._carrying: dict[Loop, bool] = {}
+        """Whether what goes from turn to turn is the state of what is called alone."""
+        self._calling: set[Loop] = set()
+        """Loops whose own value is called, as a module of several is."""
         self._trained: set[Line] = set()
         """Lines below which a backward runs."""
         self._stepping: dict[tuple[str, str, int], set[int]] = {}
@@ -159,7 +171,8 @@ class _Loops:
     def _of(self, stack: Iterable[Instruction]) -> Loop | None:
         num_inside = 0
         for place in stack:
-            if place.function == ENGINE or place.file.endswith(_WHOLE_MODELS) or place.owner in (PACKAGE, OURS):
+            is_whole = place.file.endswith(_WHOLE_MODELS) and not self._is_of_cell(place)
+            if place.function == ENGINE or is_whole or place.owner in (PACKAGE, OURS):
                 return None
             if place.owner != USER:
                 continue
@@ -168,17 +181,31 @@ class _Loops:
                 if not self._may_be_small(loop, place):
                     return None
                 known = self.around(place)
-                if known is not None and isinstance(loop, ast.For) and _has_to_turn(loop):
-                    self._carrying.add(known)
+                if known is not None and isinstance(loop, ast.For) and (carries := [*_carried(loop)]):
+                    self._carrying[known] = all(carries)
+                if known is not None and _calls_its_value(loop):
+                    self._calling.add(known)
                 return known
             num_inside += 1
             if num_inside > 1:
                 return None
         return None
 
-    def has_to_turn(self, loop: Loop) -> bool:
-        """Whether a turn of the loop uses what the one before made, other than to add to it."""
-        return loop in self._carrying
+    def is_kept(self, loop: Loop, seen: "_Seen") -> bool:
+        """Whether the loop has to be: a turn of it uses what the one before made, other than to add to it.
+
+        What is called in turn, as blocks are, may do so with any operation, and has to do alike to be one call.
+        """
+        is_called = loop in self._calling
+        if loop in self._carrying and not (seen.has_cells and self._carrying[loop]):
+            return seen.has_products or is_called
+        return is_called and seen.repeats < MIN_ALIKE
+
+    def _is_of_cell(self, place: Instruction) -> bool:
+        """Whether the instruction is a cell's, ``LSTMCell``, in torch's own text."""
+        statement = self._sources.of(place.file).statement_at(place.line)
+        above = [] if statement is None else self._sources.of(place.file).above(statement)
+        return any(isinstance(each, ast.ClassDef) and each.name.endswith("Cell") for _, each in above)
 
     def around(self, place: Instruction) -> Loop | None:
         """The innermost loop around an instruction in its function."""
@@ -194,26 +221,38 @@ class _Loops:
             return False  # All that is seen of a step stands in it.
         calls = [each for each in inside if isinstance(each, ast.Call)]
         is_generator = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inside)  # It turns once a step.
-        parts = [loop] if isinstance(loop, ast.For) else [*getattr(loop, "generators", ())]
-        turning = {name for part in parts for name in names_in(part.target)} - {"_"}
+        parts, turning = _turning(loop)
         if is_generator or any(call_name(call) in TRAINS and not _is_step_of(call, turning) for call in calls):
             return False
         over = [each for part in parts for each in ast.walk(part.iter)]
-        if any(names_in(call.func) & turning and not _is_method_of(call, turning) for call in calls):
-            return False
         outside = {each for each in over} | {each for part in parts for each in ast.walk(part.target)}
         return any(isinstance(each, ast.Name) and each.id in turning and each not in outside for each in inside)
 
 
-def _has_to_turn(loop: ast.For) -> bool:
-    """Whether a turn reads a name that the turn before bound, other than to add to it."""
+def _turning(loop: ast.AST) -> tuple[list[ast.For | ast.comprehension], set[str]]:
+    """The heads of a loop, and the names that its turns bind."""
+    parts = [loop] if isinstance(loop, ast.For) else [*getattr(loop, "generators", ())]
+    return parts, {name for part in parts for name in names_in(part.target)} - {"_"}
+
+
+def _calls_its_value(loop: ast.AST) -> bool:
+    """Whether what a turn binds is called, rather than a method of it."""
+    calls = [each for each in ast.walk(loop) if isinstance(each, ast.Call)]
+    _, turning = _turning(loop)
+    return any(names_in(call.func) & turning and not _is_method_of(call, turning) for call in calls)
+
+
+def _carried(loop: ast.For) -> Iterator[bool]:
+    """Of each statement that reads what the turn before bound, other than to add to it, whether it gives that to a call
+    as its state, not as its input."""
     later = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     later -= names_in(loop.target)
     for statement in _in_order(loop.body):
-        if read_in(statement) & later - _added_to(statement):
-            return True
+        if carried := read_in(statement) & later - _added_to(statement):
+            call = statement.value if isinstance(statement, ast.Assign) else None
+            given = call.args if isinstance(call, ast.Call) else []
+            yield len(given) > 1 and not carried & read_in(given[0])
         later -= {each.id for each in ast.walk(statement) if isinstance(each, ast.Name)}
-    return False
 
 
 def _in_order(block: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -266,9 +305,8 @@ def _around(source: Source, place: Instruction) -> ast.AST | None:
 
 def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
     """What each loop does in the observed steps."""
-    kernels = sorted(
-        (op for op in rank.operations if op.thread == rank.main and not op.is_async and KERNEL.match(op.name)),
-        key=lambda op: op.began_s,
+    kernels = _innermost(
+        op for op in rank.operations if op.thread == rank.main and not op.is_async and KERNEL.match(op.name)
     )
     starts = [op.ended_s - op.began_s for op in kernels if _is_few(op.shapes)]
     if len(starts) < MIN_STARTS:
@@ -276,26 +314,40 @@ def _seen_in(rank: RankOperations, loops: _Loops) -> Mapping[Loop, _Seen]:
     start_s = statistics.median(starts)
     behind = _Behind(rank, kernels, start_s)
     begins = [op.began_s for op in kernels]
+    cells_s = [op.began_s for op in rank.operations if _CELL.match(op.name)]
     period_s = (rank.looks[-1][0] - rank.looks[0][0]) / max(len(rank.looks) - 1, 1)
     found: dict[Loop, _Seen] = {}
     for loop, (moments, runs) in _runs(rank, loops).items():
         inside: list[Operation] = []
+        num_kinds = 0
         for begin_s, end_s in runs:
-            inside += kernels[bisect.bisect_left(begins, begin_s) : bisect.bisect_left(begins, end_s)]
+            of_run = kernels[bisect.bisect_left(begins, begin_s) : bisect.bisect_left(begins, end_s)]
+            inside += of_run
+            num_kinds += len({(op.name, op.shapes) for op in of_run})
         lasted_s = sum(end_s - begin_s for begin_s, end_s in runs)
         if len(moments) < MIN_LOOKS or not inside or lasted_s <= 0:
             continue
         in_operations_s, numbers_s = _times_s(inside, start_s)
         all_s = len(moments) * period_s
+        backward, backward_all = behind.shares_of(moments, inside, all_s)
         found[loop] = _Seen(
             num=len(inside) / lasted_s * all_s / rank.num_steps,
             start_s=start_s,
             in_operations=in_operations_s / lasted_s,
             forward=max(1 - numbers_s / lasted_s, 0.0),
-            backward=behind.share_of(moments, inside, all_s),
+            backward=backward,
+            backward_all=backward_all,
             has_products=any(flops_of(op) for op in inside),
+            has_cells=any(begin_s <= at_s < end_s for at_s in cells_s for begin_s, end_s in runs),
+            repeats=len(inside) / num_kinds,
         )
     return found
+
+
+def _innermost(operations: Iterable[Operation]) -> list[Operation]:
+    """Those that begin no other one, in their order: what others take besides is the start of several."""
+    inside = sorted(operations, key=lambda op: (op.began_s, -op.ended_s))
+    return [op for op, after in zip_longest(inside, inside[1:]) if after is None or after.began_s >= op.ended_s]
 
 
 def _is_few(shapes: Sequence[Sequence[int]]) -> bool:
@@ -329,12 +381,12 @@ class _Behind:
             if op.sequence >= 0:
                 self._first.setdefault(self._step_of(op.began_s), op.sequence)
 
-    def share_of(self, moments: Sequence[float], inside: Sequence[Operation], all_s: float) -> float:
-        """Of all backward, what a loop's takes beyond numbers. `moments`: at which the thread stood in it; `inside`:
-        operations of the loop; `all_s`: what it took.
+    def shares_of(self, moments: Sequence[float], inside: Sequence[Operation], all_s: float) -> tuple[float, float]:
+        """Of all backward, what a loop's takes beyond numbers, and all that it takes.
 
-        Between the first and the last of its operations, counted from a step's first, that were seen in any step,
-        unless others stand between them; else of those seen in it alone.
+        `moments`: at which the thread stood in it; `inside`: operations of the loop; `all_s`: what it took. Between
+        the first and the last of its operations, counted from a step's first, that were seen in any step, unless
+        others stand between them; else of those seen in it alone.
         """
         after = [number for at_s in moments if (number := self._number_near(at_s, 1)) is not None]
         before = [number for at_s in moments if (number := self._number_near(at_s, -1)) is not None]
@@ -344,8 +396,8 @@ class _Behind:
         spans = [ended_s[step] - began_s[step] for step in began_s if step in ended_s]
         if sum(spans) > 2 * all_s:
             of_loop = {op.sequence for op in inside if op.sequence >= 0}
-            return self._beyond_numbers([op for op in self._nodes if op.sequence in of_loop])
-        return self._beyond_numbers([op for op in self._nodes if self._number_of(op) in made])
+            return self._shares([op for op in self._nodes if op.sequence in of_loop])
+        return self._shares([op for op in self._nodes if self._number_of(op) in made])
 
     def _step_of(self, at_s: float) -> int:
         return bisect.bisect_right(self._bounds_s, at_s) - 1
@@ -364,7 +416,7 @@ class _Behind:
             at += way
         return None
 
-    def _beyond_numbers(self, nodes: Sequence[Operation]) -> float:
+    def _shares(self, nodes: Sequence[Operation]) -> tuple[float, float]:
         cuts = [op for op in nodes if op.name.removeprefix(NODE).startswith(_CUTS)]
         num_cuts = len(cuts) / max(len(self._bounds_s) - 1, 1)
         kernels: list[Operation] = []
@@ -375,7 +427,7 @@ class _Behind:
         cut_s, whole_s = (sum(op.ended_s - op.began_s for op in each) for each in (cuts, nodes))
         # One gradient of the whole is needed.
         numbers_s = _times_s(kernels, self._start_s)[1] + (cut_s / num_cuts if num_cuts > 1 else cut_s)
-        return max(whole_s - numbers_s, 0.0) / self._all_s if self._all_s > 0 else 0.0
+        return max(whole_s - numbers_s, 0.0) / max(self._all_s, 1e-9), whole_s / max(self._all_s, 1e-9)
 
 
 _CUTS = ("SelectBackward", "SliceBackward", "IndexBackward", "NarrowBackward")

@@ -100,6 +100,15 @@ class Source:
                         found.setdefault(target.id, set()).add(last)
         return {name: last for name, names in found.items() if len(names) == 1 for last in names}
 
+    @cached_property
+    def modules(self) -> set[str]:
+        """The names by which the file has modules that it imports whole, and torch's ``distributed``."""
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        whole = [
+            each for node in nodes for each in node.names if isinstance(node, ast.Import) or each.name == "distributed"
+        ]
+        return {each.asname or each.name.partition(".")[0] for each in whole}
+
     def named(self, call: ast.Call) -> str:
         """The last name of what is called, by the name that it was defined with.
 
@@ -139,6 +148,21 @@ class Source:
         """The one function or method of that name in the file; None when there is none, or several."""
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and node.name == name]
         return found[0] if len(found) == 1 else None
+
+    def statement_at(self, line: int) -> ast.stmt | None:
+        """The smallest statement that holds the line, of one with a body its head; None where there is none."""
+        found = [
+            each
+            for each in ast.walk(self.tree)
+            if isinstance(each, ast.stmt)
+            and each.lineno <= line <= (each.end_lineno or each.lineno)
+            and (each.lineno == line or not hasattr(each, "body"))
+        ]
+        return max(found, key=lambda each: each.lineno, default=None)
+
+    def function_around(self, node: ast.AST) -> ast.FunctionDef | None:
+        """The innermost function that a node stands in."""
+        return next((each for _, each in self.above(node) if isinstance(each, ast.FunctionDef)), None)
 
     @cached_property
     def imported(self) -> tuple["Source", ...]:
@@ -255,17 +279,17 @@ class Sources:
             statement = next((each for each in above if isinstance(each, ast.stmt)), None)
             if isinstance(statement, ast.Return) or any(isinstance(each, ast.Yield) for each in above):
                 continue
-            names = _bound(statement, above)
+            names = bound_at(statement, above)
             scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
-            if not names and isinstance(statement, ast.Expr) and _returns(None, scope):
+            if not names and isinstance(statement, ast.Expr) and returns(None, scope):
                 continue  # A wait before the value that the caller gets.
-            if is_from_source and index + 1 < len(users) and _returns(None, scope) and not _has_model(scope, source):
+            if is_from_source and index + 1 < len(users) and returns(None, scope) and not _has_model(scope, source):
                 continue  # What the function does is for that value.
             is_next = isinstance(statement, ast.For) or self.called(place) == "next"
             is_source = is_from_source or index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
-            if names and _feeds(names, scope):
+            if names and feeds(names, scope):
                 return place if is_source else None
-            if not (names and _returns(names, scope)):
+            if not (names and returns(names, scope)):
                 return None
         return None
 
@@ -336,28 +360,6 @@ class Sources:
         )
         return not writes and any(self.of(place.file).is_object(call.func) for call in calls)
 
-    def may_train(self, users: Sequence[Instruction]) -> bool:
-        """Whether the loss may be computed from what `users`, frames from the innermost on, compute there."""
-        for place in users:
-            source = self.of(place.file)
-            node = source.node_at(place)
-            above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
-            statement = next((each for each in above if isinstance(each, ast.stmt)), None)
-            if isinstance(statement, ast.Return) or any(isinstance(each, ast.Yield) for each in above):
-                continue
-            scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
-            names = _bound(statement, above)
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                names = names_in(statement.value.func)
-            if "self" in names:
-                return True  # Whoever reads it later is not seen here.
-            names = made_of(names, scope)
-            if any(isinstance(each, ast.Call) and call_name(each) == "backward" for each in ast.walk(scope)):
-                return _feeds(names, scope)
-            if not _returns(names, scope):
-                return False
-        return False
-
     def only_call(self, file: str, line: int) -> tuple[int, int, int] | None:
         """Column, last line and last column of the one call that begins in a line; None unless it is one."""
         calls = [node for node in ast.walk(self.of(file).tree) if isinstance(node, ast.Call) and node.lineno == line]
@@ -393,7 +395,7 @@ def _has_model(scope: ast.AST, source: Source) -> bool:
     return any(source.is_object(call.func) or call_name(call) == "backward" for call in calls)
 
 
-def _bound(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
+def bound_at(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
     """The names that take the value which is computed at the first of `above`."""
     if isinstance(statement, ast.For):
         return names_in(statement.target) if any(each is statement.iter for each in above) else set()
@@ -402,7 +404,7 @@ def _bound(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
     return names_in(statement.target) if isinstance(statement, ast.AnnAssign | ast.AugAssign) else set()
 
 
-def _feeds(names: set[str], scope: ast.AST) -> bool:
+def feeds(names: set[str], scope: ast.AST) -> bool:
     calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call)]
     backward = [call for call in calls if call_name(call) == "backward"]
     if not backward:
@@ -456,10 +458,10 @@ def made_of(names: set[str], scope: ast.AST) -> set[str]:
 
 
 def bound_by(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) -> set[str]:
-    return _bound(node, [node.iter]) if isinstance(node, ast.For) else _bound(node, [])
+    return bound_at(node, [node.iter]) if isinstance(node, ast.For) else bound_at(node, [])
 
 
-def _returns(names: set[str] | None, scope: ast.AST) -> bool:
+def returns(names: set[str] | None, scope: ast.AST) -> bool:
     """Whether the function gives one of the names to its caller; of None, whether it gives anything."""
     given = [node for node in ast.walk(scope) if isinstance(node, ast.Return | ast.Yield) and node.value is not None]
     return any(names is None or names & names_in(node) for node in given)

@@ -15,11 +15,13 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
+from emberward.lens._debug_modes import checks_s, switched_on_at
+from emberward.lens._operations import RankOperations
 from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples, uncertainty
 from emberward.lens._slowdown import loop_line
@@ -263,6 +265,55 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
             )
         )
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))
+
+
+def with_checks(
+    stalls: Sequence[Stall], operations: Sequence[RankOperations], samples: Sequence[RankSamples], sources: Sources
+) -> tuple[Stall, ...]:
+    """The stalls, anomaly mode's with what its looks for NaN take on the rank on which that is most.
+
+    Where stacks of few operations cost too little to be told, as of a few large convolutions, its looks may do alone.
+    """
+    steps = {rank.rank: rank for rank in samples}
+    all_s = [(checks_s(each, _step_s(steps[each.rank])), each.rank) for each in operations if each.rank in steps]
+    looks_s, worst = max(all_s, default=(0.0, 0))
+    if not looks_s:
+        return tuple(stalls)
+    if all(each.cause is not Cause.DEBUG_MODE for each in stalls):
+        return (*stalls, *_looks(looks_s, steps[worst], sources))
+    return tuple(
+        replace(
+            each,
+            cost_s=each.cost_s + looks_s,
+            gain_s=each.gain_s + looks_s,
+            share=each.share * (each.cost_s + looks_s) / each.cost_s,
+        )
+        if each.cause is Cause.DEBUG_MODE
+        else each
+        for each in stalls
+    )
+
+
+def _looks(looks_s: float, rank: RankSamples, sources: Sources) -> Iterator[Stall]:
+    """What looks for NaN cost alone, where that is enough and one line of the program switches them on."""
+    site, share = switched_on_at([], rank, sources), looks_s / _step_s(rank)
+    if site is not None and share >= MIN_GAIN and looks_s >= MIN_COST_S:
+        yield Stall(
+            cause=Cause.DEBUG_MODE,
+            site=site,
+            inner=None,
+            cost_s=looks_s,
+            gain_s=looks_s,
+            share=share,
+            ranks=(rank.rank,),
+            num_steps=rank.num_steps,
+            of_steps=rank.num_steps,
+            by_rank={rank.rank: looks_s},
+        )
+
+
+def _step_s(rank: RankSamples) -> float:
+    return rank.measured_s / rank.num_steps
 
 
 def _within_a_loader(stack: Sequence[Instruction]) -> str:

@@ -27,10 +27,12 @@ from dataclasses import replace
 
 from emberward.findings import Cause
 from emberward.lens._calls import Call
+from emberward.lens._dealt import dealt_at, runs_alike
 from emberward.lens._operations import KERNEL, RankOperations
 from emberward.lens._overlap import MIN_LATE_STEPS, MIN_RANKED_STEPS, Exposed, Overlap
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, RankSamples
 from emberward.lens._slowdown import excess_line, own_by_step
+from emberward.lens._source import Sources
 
 Late = Mapping[int, int]
 """By step the rank that the others waited for longest."""
@@ -80,19 +82,36 @@ def is_of_pace(late: Exposed, samples: Sequence[RankSamples], operations: Sequen
 
     False where the operations of a rank were not observed, and of other causes.
     """
-    work = {rank.rank: [sum(each) / rank.num_steps for each in _amounts(rank)] for rank in operations if rank.num_steps}
+    observed = {rank.rank for rank in operations if rank.num_steps}
     ranks = [rank for rank in samples if rank.num_steps]
-    is_known = all(rank.device == "cpu" and rank.rank in work for rank in ranks)
-    if late.cause is not Cause.LATE_PEER or not is_known or len(ranks) < 2:
+    is_known = all(rank.device == "cpu" and rank.rank in observed for rank in ranks)
+    if late.cause is not Cause.LATE_PEER or not is_known or len(ranks) < 2 or _is_given_more(late, operations):
         return False
-    culprit = late.ranks[0]
-    others = [each for rank, each in work.items() if rank != culprit]
-    usual = [max(statistics.fmean(each), 1.0) for each in zip(*others, strict=True)]
-    more = max(own / each - 1 for own, each in zip(work[culprit], usual, strict=True))
-    if more * late.cost_s / late.share >= late.cost_s / 2:
-        return False
-    line = excess_line(ranks, culprit, has_operations=False)
+    line = excess_line(ranks, late.ranks[0], has_operations=False)
     return line is None or line.more_s < late.cost_s / 2
+
+
+def dealt(exposed: Exposed, operations: Sequence[RankOperations], sources: Sources) -> Exposed:
+    """The same, at the line that deals out what ranks compute, where their operations are the same and not their sizes.
+
+    See [Note: dealt unevenly].
+    """
+    is_uneven = exposed.cause is Cause.IMBALANCE or (
+        exposed.cause is Cause.LATE_PEER and _is_given_more(exposed, operations)
+    )
+    site = dealt_at(exposed.site, sources) if is_uneven and runs_alike(operations) else None
+    return exposed if site is None else replace(exposed, site=site, longer_at=exposed.site)
+
+
+def _is_given_more(late: Exposed, operations: Sequence[RankOperations]) -> bool:
+    """Whether a late peer has more to compute in the observed steps, by a share that explains half of its cost."""
+    work = {rank.rank: [sum(each) / rank.num_steps for each in _amounts(rank)] for rank in operations if rank.num_steps}
+    others = [each for rank, each in work.items() if rank != late.ranks[0]]
+    if not others or late.ranks[0] not in work:
+        return False
+    usual = [max(statistics.fmean(each), 1.0) for each in zip(*others, strict=True)]
+    more = max(own / each - 1 for own, each in zip(work[late.ranks[0]], usual, strict=True))
+    return more * late.cost_s / late.share >= late.cost_s / 2
 
 
 def _waits(

@@ -206,7 +206,7 @@ def is_result_kept_from_all(users: Sequence[Instruction], sources: Sources) -> b
         if statement is None or scope is None or call is None:
             return False
         if index == 0:
-            gotten = call.args[_GOTTEN_AT.get(call_name(call), 0) :][:1]
+            gotten = call.args[GOTTEN_AT.get(call_name(call), 0) :][:1]
             names = names_in(gotten[0]) if gotten else set()
         elif isinstance(statement, ast.Assign) and statement.value is call:
             names = {name for target in statement.targets for name in names_in(target)}
@@ -256,7 +256,7 @@ def _reads(
     return found
 
 
-_GOTTEN_AT = {"gather": 1, "gather_object": 1}
+GOTTEN_AT = {"gather": 1, "gather_object": 1}
 """Of collectives that do not write into their first argument: into which."""
 _RANKS = re.compile(r"rank|main|master|chief|leader|primary|root", re.IGNORECASE)
 

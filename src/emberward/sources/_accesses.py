@@ -6,8 +6,8 @@ Of each operation the tree has the allocations of the tensors that it was given,
 ``_foreach`` one into all; one that makes no memory and writes nothing gives a view, and reads nothing. A module reads
 what it is given when its forward begins. Kept are the training thread's collectives that the program asks for itself,
 with what they read and write, and the accesses to their memory and to what that is packed from and unpacked into
-(`is_pack`: copies, joins, scalings, sums and empty memory, all of which can move with a call; `is_copy`: and change no
-number). What FSDP issues is its own to schedule.
+(`is_pack`: copies, joins, scalings, sums, also with what went before, and empty memory, all of which can move with a
+call; `is_copy`: and change no number). What FSDP issues is its own to schedule.
 """
 
 import re
@@ -24,7 +24,7 @@ _READS = frozenset({"item", "_local_scalar_dense", "is_nonzero", "equal"})
 """Operations that make no memory and read what they are given."""
 _PACKS = re.compile(
     r"^(cat|stack|copy|clone|contiguous|to|reshape|flatten|pad|constant_pad_nd|zeros|ones|zero|fill|empty|narrow_copy|"
-    r"(zeros|ones|empty)_like|new_(empty|zeros|ones)|empty_strided|new_empty_strided|div|mul|sum|mean)_?$|"
+    r"(zeros|ones|empty)_like|new_(empty|zeros|ones)|empty_strided|new_empty_strided|add|div|lerp|mul|sub|sum|mean)_?$|"
     r"^_(to_copy|foreach_(copy|div|mul)_?)$"
 )
 _COPIES = re.compile(r"^(cat|stack|copy|clone|contiguous|to|reshape|flatten|narrow_copy)_?$|^_(to_copy|foreach_copy_)$")

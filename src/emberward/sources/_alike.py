@@ -9,8 +9,8 @@ being the same object at the same version. What requires gradients is alike with
 the same version. A call whose number the step before had too, and which drew no random number, computed what that had
 computed; so did one whose number this step has had, but in a backward, which computes a forward again to save memory.
 Of two such calls of a step that one was in vain which keeps no graph for a backward, else the later one; where a
-backward goes through both, one would have to go once. Each call is timed: what of the time below a line was computed
-before, is told by the lines around it.
+backward goes through both, one would have to go once. Each call is timed, on a processor: what of the time below a line
+was computed before, is told by the lines around it.
 
 What is written to later by a call that is not alike was needed anew: zeros that a step adds to. A call that gives no
 tensor and reads no number is not counted: it asks for a shape. The order of modes, and where torch takes another way
@@ -35,8 +35,10 @@ from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from emberward.events import Owner, main_package, owner_of
+from emberward.sources._copies import CopiesWatch
 from emberward.sources._padding import PaddingWatch
 from emberward.sources._picks import PicksWatch, storage_of
+from emberward.sources._randomness import is_random_state, random_state
 from emberward.sources._rows import RowsWatch
 from emberward.sources._tables import TablesWatch
 
@@ -126,9 +128,9 @@ class AlikeWatch:
         """Modules on their fast path, for which our mode is taken off."""
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
-        self._rows, self._picks, self._tables = RowsWatch(), PicksWatch(), TablesWatch()
-        self._padding = PaddingWatch()
-        self._parts = (self._rows, self._picks, self._tables, self._padding)
+        self._rows, self._picks, self._tables, self._padding = RowsWatch(), PicksWatch(), TablesWatch(), PaddingWatch()
+        self._copies = CopiesWatch()
+        self._parts = (self._rows, self._picks, self._tables, self._padding, self._copies)
 
     def start(self) -> None:
         """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
@@ -167,6 +169,8 @@ class AlikeWatch:
         if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
             self._forget()
         self._tables.stop()
+        self._padding.stop()
+        self._copies.stop()
 
     def _forget(self) -> None:
         self._spent.clear()
@@ -186,6 +190,7 @@ class AlikeWatch:
         yield from self._rows.lines()
         yield from self._picks.lines(self._rows.graph_ns)
         yield from self._tables.lines()
+        yield from self._copies.lines()
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
@@ -198,12 +203,12 @@ class AlikeWatch:
             versions = [_version(each) for each in given]
             key = self._key(func, args, named)
             is_again = key is not None and (key in self._before or key in self._now)
-            state = _random_state() if is_again else None
-        began_ns = time.perf_counter_ns()
+            state = random_state() if is_again else None
+        began_ns = time.thread_time_ns()
         result = func(*args, **named)
-        took_ns = time.perf_counter_ns() - began_ns
+        took_ns = time.thread_time_ns() - began_ns
         with self._careful():
-            if state is not None and not _is_state(state):
+            if state is not None and not is_random_state(state):
                 key = None
             first = None if key is None else self._now.get(key)
             storages, has_written = self._note(func, key, given, versions, result)
@@ -221,6 +226,8 @@ class AlikeWatch:
                 self._rows.note(name, args, named, given, result, of_program, took_ns)
                 self._picks.note(name, args, given, result, of_program, took_ns)
                 self._tables.note(func, args, named, given, made.has_graph)
+                self._padding.note_made(where, given, [*_tensors(result)])
+                self._copies.note(name, given, result, of_program, took_ns)
             if func is nn.functional.embedding:
                 self._padding.note(self._where(sys._getframe(1))[0], args, named)
         return result
@@ -407,7 +414,7 @@ class AlikeWatch:
         if not module.training and isinstance(module, _FAST_PATHS):
             self._fast.append(module)
             if len(self._fast) == 1:
-                self._fast_ns = time.perf_counter_ns()
+                self._fast_ns = time.thread_time_ns()
                 self._remove()
 
     def _leave(self, module: nn.Module) -> None:
@@ -415,7 +422,7 @@ class AlikeWatch:
             self._fast.pop()
             if not self._fast:
                 self._insert()
-                self._spent[self._where(sys._getframe(1))[0]].other += time.perf_counter_ns() - self._fast_ns
+                self._spent[self._where(sys._getframe(1))[0]].other += time.thread_time_ns() - self._fast_ns
 
     def _insert(self) -> None:
         """Puts our mode in force below the program's: each of these takes off the last one when it ends.
@@ -483,17 +490,3 @@ def _of_array(value: Any) -> tuple[Any, ...]:
     if value.dtype.hasobject or value.size > MAX_READ:
         raise _UnlikeError
     return str(value.dtype), value.shape, zlib.crc32(value.tobytes())
-
-
-def _random_state() -> tuple[Any, ...]:
-    """The states of the generators that calls draw from unless they are given one."""
-    states: list[Any] = [torch.default_generator.get_state()]
-    is_initialized: Any = torch.cuda.is_initialized
-    if torch.cuda.is_available() and is_initialized():
-        states += [(each.initial_seed(), each.get_offset()) for each in torch.cuda.default_generators]
-    return tuple(states)
-
-
-def _is_state(state: tuple[Any, ...]) -> bool:
-    host, *devices = _random_state()
-    return bool(torch.equal(state[0], host)) and [*state[1:]] == devices

@@ -9,6 +9,9 @@ walked, from the loss to the leaves: a node from which no gradient is reached th
 of a function that Python defines (a checkpoint, a compiled graph) may do more than its graph shows, and counts as one
 that is read, as does a leaf that is no parameter of a module.
 
+Nodes that an earlier backward of a kept graph went through too, whose gradients are added up without a read between,
+would have been gone through once by a backward of the sum.
+
 It is told at the program's line that calls the backward. Where a library does, and no optimizer has any of the
 parameters, at the line that made the optimizer: there the program chose what is trained.
 """
@@ -35,6 +38,8 @@ MIN_BACKWARDS = 3
 """Backwards that add to a gradient which nobody clears, until it is one that nobody will read."""
 MAX_NODES = 20_000
 """Of a graph, some 4 us each; of a larger one nothing is said."""
+MAX_BEFORE = 8
+"""Backwards before one, with which its graph is compared."""
 _INPUTS = 4
 """Argument of torch's own function that runs a backward: leaves that alone get a gradient, none for all."""
 _READ, _CLEARED = "read", "cleared"
@@ -137,11 +142,13 @@ class GradientWatch:
         if any(each.is_left for each in self._watched.values()):
             owned = {id(parameter) for optimizer in optimizers() for parameter in parameters_of(optimizer)}
         self._unread = [found for each in self._backwards if (found := self._for_nothing(each, owned)) is not None]
+        self._unread += [found for i in range(1, len(self._backwards)) if (found := self._again(i)) is not None]
         self._watched.clear()
         self._backwards.clear()
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Lines of a file of operations, one for each backward that computes gradients which nobody reads."""
+        """Lines of a file of operations, one for each backward that computes gradients which nobody reads, or goes
+        through what another one went through."""
         for each in self._unread:
             yield {"unread": each}
 
@@ -204,6 +211,27 @@ class GradientWatch:
             "parameters": len(unread),
             "numel": sum(self._watched[each].parameter.numel() for each in unread),
         }
+
+    def _again(self, number: int) -> dict[str, Any] | None:
+        """The nodes of a backward that one before it went through, to gradients that both have added to."""
+        backward = self._backwards[number]
+        own = {node.sequence for node in backward.graph if node.leaf is None}
+        for earlier in range(number - 1, max(number - 1 - MAX_BEFORE, -1), -1):
+            before = self._backwards[earlier]
+            shared = own & {node.sequence for node in before.graph if node.leaf is None}
+            added = {each for each, _ in before.added}
+            both = [(each, index) for each, index in backward.added if each in added]
+            # The event before is the earlier backward's: nobody read or cleared what that had added.
+            if shared and both and all(self._watched[each].events[index - 1] == earlier + 1 for each, index in both):
+                return {
+                    "sequences": sorted(shared),
+                    "backward": [backward.began_ns, backward.ended_ns],
+                    "site": before.site,
+                    "parameters": len(both),
+                    "numel": sum(self._watched[each].parameter.numel() for each, _ in both),
+                    "again": True,
+                }
+        return None
 
     def _made_at(self, unread: set[int]) -> str | None:
         """The one line that made optimizers which stepped, where no optimizer has any of the unread parameters."""

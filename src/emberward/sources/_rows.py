@@ -2,12 +2,19 @@
 
 [Note: rows that nothing reads]
 Some calls treat each row by itself: a product with weights, an activation, a norm, views. Of a chain of them, a head
-over all positions, those rows alone are needed that are picked of its end: by an index over rows, or by a loss, which
-leaves out the rows whose target it ignores. What a value's readers need adds up; who reads it in another way needs all
+over all positions, those rows alone are needed that are picked of its end: by an index over rows, by a factor of each
+row that is zero for most of them, as the gate of an expert is, or by a loss, which leaves out the rows whose target it
+ignores. What a value's readers need adds up; who reads it in another way needs all
 of it, and so does a value of which no reader was seen. A sum with another value of as many rows is such a reader: the
 stream past a block is no head. Calls from within an installed library are its own.
+
+[Note: weights that nothing reads]
+Attention that gives its weights makes them whole, which fused attention does not (torch.nn.MultiheadAttention,
+``need_weights``). Where no call is given them in the step, what it takes longer is for nothing: both ways are timed
+once on what the program gave, without a graph.
 """
 
+import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from emberward.sources._picks import storage_of
 
 Where = tuple[tuple[str, int], ...]
 _BY_ROWS = frozenset(
@@ -25,6 +34,9 @@ _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
 """By rows where the second factor is weights, which no such chain has made."""
 _WITH_WEIGHTS = frozenset({"add", "__add__", "sub", "__sub__", "mul", "__mul__", "div", "__truediv__"})
 """By rows where the other value is a number, or weights of one row."""
+_BY_FACTORS = frozenset({"mul", "__mul__", "__rmul__"})
+MOST = 0.5
+"""Of the factors of rows, zeros from which on the others are picked: of a batch with less padding they mask it."""
 _VIEWS = frozenset(
     {"view", "view_as", "reshape", "flatten", "unflatten", "transpose", "permute", "squeeze", "unsqueeze", "contiguous"}
     | {"clone", "detach", "to", "type", "type_as", "float", "double", "half", "bfloat16"}
@@ -35,6 +47,7 @@ _OF_LOSSES = ("input", "target", "weight", "size_average", "ignore_index")
 """Their first arguments."""
 _IGNORED = -100
 """What torch's losses ignore unless they are told otherwise."""
+_ATTENTION = "multi_head_attention_forward"
 
 
 @dataclass(slots=True)
@@ -60,6 +73,10 @@ class RowsWatch:
         """Nanoseconds spent on rows that nothing read, of these on such that have a backward, and on all calls."""
         self.graph_ns = 0
         """Spent on all that has a backward."""
+        self._weights: dict[int, tuple[Where, float, bool]] = {}
+        """By storage of weights that nothing has read yet in the step: where they were made, what they took."""
+        self._shares: dict[Where, float] = {}
+        """Of an attention the share of its time that its weights take."""
         self._makers: set[Where] = set()
         """Places that made such rows; others are losses that computed with them."""
 
@@ -72,6 +89,10 @@ class RowsWatch:
         several = made if isinstance(made, list | tuple) else (made,)
         has_backward = any(isinstance(each, torch.Tensor) and each.requires_grad for each in several)
         self.graph_ns += took_ns * has_backward
+        for tensor in given if self._weights else ():
+            self._weights.pop(storage_of(tensor), None)
+        if name == _ATTENTION and where:
+            self._note_attention(args, named, several, where, took_ns, has_backward=has_backward)
         if name in _LOSSES and isinstance(made, torch.Tensor):
             read = _read_by_loss(args, named)
             for parent in parents:
@@ -81,6 +102,9 @@ class RowsWatch:
         if name in _PICKS and len(parents) == 1 and isinstance(made, torch.Tensor) and self._of(given[0]) is parents[0]:
             _need(parents[0], _picked(given[0], made))
             return
+        if name in _BY_FACTORS and len(parents) == 1 and (read := _kept_by_factors(given, made)) < 1:
+            _need(parents[0], read)
+            return
         if not isinstance(made, torch.Tensor) or len(parents) > 1 or not _is_by_rows(name, args, given, parents):
             for parent in parents:
                 _need(parent, 1.0)
@@ -89,8 +113,22 @@ class RowsWatch:
         self._values[id(made)] = value
         self._order.append(value)
 
+    def _note_attention(
+        self, args: Any, named: Any, made: Sequence[Any], where: Where, took_ns: int, *, has_backward: bool
+    ) -> None:
+        weights = made[1] if len(made) > 1 else None
+        if weights is None or not named.get("need_weights", True) or weights.device.type != "cpu":
+            return
+        if where not in self._shares:
+            self._shares[where] = _share_of_weights(args, named)
+        self._weights[storage_of(weights)] = where, took_ns * self._shares[where], has_backward
+
     def stepped(self) -> None:
         """A step has ended: settles what was needed of its values."""
+        for where, unread_ns, has_backward in self._weights.values():
+            self._waste(where, unread_ns, has_backward)
+            self._makers.add(where)
+        self._weights.clear()
         for value in reversed(self._order):
             needed = 1.0 if value.needed is None else min(value.needed, 1.0)
             if value.where and needed < 1:
@@ -125,6 +163,17 @@ class RowsWatch:
         return value if value is not None and value.tensor() is tensor else None
 
 
+def _share_of_weights(args: Any, named: Any) -> float:
+    """What of an attention's time goes where it does not give its weights; the generators are left as they are."""
+    took_ns: list[int] = []
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        for need_weights in (True, False) * 2:
+            began_ns = time.thread_time_ns()
+            torch.nn.functional.multi_head_attention_forward(*args, **{**named, "need_weights": need_weights})
+            took_ns.append(time.thread_time_ns() - began_ns)
+    return max(1 - took_ns[3] / max(took_ns[2], 1), 0.0)
+
+
 def _need(value: _Made, share: float) -> None:
     value.needed = (value.needed or 0.0) + share
 
@@ -147,6 +196,16 @@ def _picked(whole: torch.Tensor, part: torch.Tensor) -> float:
     if not part.dim() or not whole.numel() or part.shape[-1] != whole.shape[-1]:
         return 1.0
     return min(part.numel() / whole.numel(), 1.0)
+
+
+def _kept_by_factors(given: Sequence[torch.Tensor], made: Any) -> float:
+    """The share of its rows that factors leave, one for each row, of which most are zero; all of them of others."""
+    factors = [each for each in given if each.dim() > 1 and each.shape[-1] == 1 and made.shape[-1] > 1]
+    if len(given) != 2 or len(factors) != 1 or (made.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return 1.0
+    with torch.no_grad():
+        share = float(torch.count_nonzero(factors[0])) / max(factors[0].numel(), 1)
+    return share if share <= 1 - MOST else 1.0
 
 
 def _read_by_loss(args: Any, named: Any) -> float:

@@ -1,12 +1,15 @@
 """Lines that compute in each step what they did in the step before, and padding: what the probe sees, what is told."""
 
+import itertools
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 from unit.lens.test_stalls import line_of, measure
@@ -470,26 +473,110 @@ def test_what_a_batch_needs_is_no_padding(given, weight, padding):
     assert padded(given, weight, padding) == 0.0
 
 
-def test_padding_is_told_at_the_line_that_calls_the_model(tmp_path):
-    class Reads(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.places, self.out = nn.Embedding(100, 256), nn.Embedding(64, 256), nn.Linear(256, 256)
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places, self.out = nn.Embedding(100, 256), nn.Embedding(64, 256), nn.Linear(256, 256)
 
-        def forward(self, given):
-            return self.out(self.words(given) + self.places(torch.arange(64)[None])).relu().sum()
+    def forward(self, given):
+        return self.out(self.words(given) + self.places(torch.arange(64)[None])).relu().sum()
 
-    model = Reads()
 
-    def reads(step):
-        given = tokens(9, 12, 10, 11, 9, 12, of=64)
-        given[:, :8] = torch.randint(1, 100, (6, 8))
-        return model(given)  # here
+READER = Reads()
+PADDED = tokens(9, 12, 10, 11, 9, 12, of=64)
 
-    (waste,) = wastes_of(reads, tmp_path)
-    assert (waste.cause, waste.site) == (Cause.PADDING, f"{__file__}:{line_of(reads)}")
-    assert waste.evidence == ("75% of the columns of tokens are padding in every row",)
+
+def reads_what_it_puts_together(step):
+    rows = [torch.randint(1, 100, (length,)) for length in (9, 12, 10, 11, 9, 12)]
+    given = torch.zeros(6, 64, dtype=torch.long)  # here
+    for row, each in enumerate(rows):
+        given[row, : len(each)] = each
+    return READER(given.clone())
+
+
+def reads_padded_rows(step):
+    rows = [F.pad(torch.randint(1, 100, (length,)), (0, 64 - length)) for length in (9, 12, 10, 11, 9, 12)]  # here
+    return READER(torch.stack(rows))
+
+
+def reads_what_it_has(step):
+    return READER(PADDED)  # here
+
+
+@pytest.mark.parametrize("reads", [reads_what_it_puts_together, reads_padded_rows, reads_what_it_has])
+def test_padding_is_told_where_the_tokens_are_put_together(reads, tmp_path):
+    (waste,) = [each for each in wastes_of(reads, tmp_path) if each.cause is Cause.PADDING]
+    assert waste.site == f"{__file__}:{line_of(reads)}"
+    assert "75% of the columns of tokens are padding in every row, computed at" in waste.evidence[0]
+
+
+def test_of_tokens_that_a_library_pads_the_line_that_asks_it_to_is_told(tmp_path):
+    text = Path(__file__).read_text() + '\ncollate = Collator(padding="max_length")  # asks\n'
+    operations, samples = seen_of(reads_what_it_has, tmp_path)
+    wastes = alike_work([operations], [samples], Sources(lambda file: text if file == __file__ else ""))
+    (site,) = [each.site for each in wastes if each.cause is Cause.PADDING]
+    assert site == f"{__file__}:{len(text.splitlines())}"
+
+
+def test_padding_costs_its_share_of_forward_and_backward(tmp_path):
+    (waste,) = [each for each in wastes_of(reads_what_it_puts_together, tmp_path) if each.cause is Cause.PADDING]
     rank = read_operations(tmp_path / "rank.ops")
     forward_s = sum(op.ended_s - op.began_s for op in rank.operations if op.name.startswith("emberward::at /"))
     assert waste.share == pytest.approx(0.75 * forward_s / (rank.step_s * rank.num_steps), rel=0.5)
     assert alike_work([replace(rank, padded=())], [], Sources()) == ()
+
+
+def bucket(distance):
+    return min(sum(distance >> k & 1 for k in range(3)) + distance % 3, 20)
+
+
+def table_of(length):
+    rows = []
+    for i in range(length):
+        rows.append([bucket(abs(j - i)) for j in range(length)])
+    return torch.tensor(rows)
+
+
+def table_of_step(length, step):
+    rows = []
+    for i in range(length):
+        rows.append([bucket(abs(j - i) + step) for j in range(length)])
+    return torch.tensor(rows)
+
+
+SEEN = []
+STEPS = itertools.count()
+
+
+def table_and_more_of(length):
+    rows = []
+    for i in range(length):
+        rows.append([bucket(abs(j - i)) for j in range(length)])
+    made = torch.tensor(rows)
+    SEEN.append(made)
+    return len(rows)
+
+
+def makes_its_table_anew(step):
+    table = table_of(120)  # here
+    return WIDE[:120, :120] @ (table * torch.rand(120, 120))
+
+
+def makes_another_table(step):
+    table = table_of_step(120, next(STEPS))
+    return WIDE[:120, :120] @ (table * torch.rand(120, 120))
+
+
+def makes_more_than_a_table(step):
+    return WIDE[: table_and_more_of(120)] @ torch.rand(1000, 120)
+
+
+def test_what_python_does_for_a_tensor_that_is_made_alike_is_told_where_it_is_called(tmp_path):
+    (waste,) = wastes_of(makes_its_table_anew, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.REDUNDANT_WORK, f"{__file__}:{line_of(makes_its_table_anew)}")
+
+
+@pytest.mark.parametrize("makes", [makes_another_table, makes_more_than_a_table])
+def test_what_it_does_for_another_value_is_not(makes, tmp_path):
+    found = [each.site for each in wastes_of(makes, tmp_path)]
+    assert f"{__file__}:{makes.__code__.co_firstlineno + 1}" not in found

@@ -8,10 +8,10 @@ from unit.lens.test_stalls import line_of, measure, stalls
 from unit.lens.test_work import NONE, rank_of
 
 from emberward.findings import Cause
-from emberward.lens import samples_of
-from emberward.lens._debug_modes import _switches, with_checks
+from emberward.lens import Sources, samples_of
+from emberward.lens._debug_modes import _switches
 from emberward.lens._source import Source
-from emberward.lens._stalls import Stall
+from emberward.lens._stalls import Stall, with_checks
 from emberward.lens._work import NODE
 
 MODEL = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.GELU()) for _ in range(20)))
@@ -65,10 +65,20 @@ def test_its_looks_for_nan_in_the_backward_are_its_cost_too():
         cause=Cause.DEBUG_MODE, site="train.py:3", inner=None, cost_s=0.001, gain_s=0.001, share=0.1, ranks=(0,),
         num_steps=5, of_steps=5,
     )  # fmt: skip
-    (found,) = with_checks([stall], [operations], [samples])
+    (found,) = with_checks([stall], [operations], [samples], Sources())
     assert (found.cost_s, found.gain_s, found.share) == pytest.approx((0.0025, 0.0025, 0.25))
     other = replace(stall, cause=Cause.ITEM)
-    assert with_checks([other], [operations], [samples]) == (other,)
+    assert with_checks([other], [operations], [samples], Sources()) == (other,)
+
+
+def test_they_are_told_alone_where_the_stacks_cost_little():
+    checks = [(f"aten::{name}", NONE, at, 0.5, -1, False) for name, at in (("isnan", 5.0), ("any", 5.5), ("item", 6.0))]
+    operations = rank_of(0, [(f"{NODE}MmBackward0", NONE, 4.0, 3.0, 7, False), *checks])
+    samples = replace(measured_of(operations), loop=(("train.py", "main", 1),))
+    text = "def main():\n    set_detect_anomaly(True)\n"
+    (found,) = with_checks([], [operations], [samples], Sources(lambda file: text))
+    assert (found.cause, found.site, found.cost_s) == (Cause.DEBUG_MODE, "train.py:2", pytest.approx(0.0015))
+    assert with_checks([], [operations], [samples], Sources(lambda file: "")) == ()
 
 
 def measured_of(operations):

@@ -139,6 +139,7 @@ PAIRED = """def main():
         if step % 20 == 19:
             print(scores.mean())
 """
+CONDITION = "        if step % 20 == 19:\n    "
 HANDED_ON = """def endless(loader):
     while True:
         yield from loader
@@ -172,3 +173,81 @@ def test_operations_of_torch_outside_of_a_library_of_scores_and_the_work_of_an_e
     assert told(TORCH, SCORES, at(22, "score(y)")) is None
     assert told(TORCH, replace(OTHERS, file="/x/site-packages/timm/loss.py"), SCORES, at(22, "score(y)")) is None
     assert told(SKLEARN, SCORES, at(22, "score(y)"), by_turns=True) is None
+
+
+@pytest.mark.parametrize(
+    ("program", "is_told"),
+    [
+        (PAIRED, True),
+        (PAIRED.replace(CONDITION, ""), False),  # Shown in each step.
+        (PAIRED + "    keep(scores)\n", False),  # Read after the loop too.
+        (PAIRED.replace("scores.add(y)", "clip_(y, x)"), False),  # It changes what it is given.
+    ],
+)
+def test_operations_of_torch_on_the_model_s_values_are_a_score_where_a_condition_alone_shows_them(program, is_told):
+    asks = Instruction("train.py", "main", 1, "user", 7, 7, 8, len("        scores.add(y)"), "CALL")
+    assert told(TORCH, asks, program=program) == ((Cause.EVAL, 7) if is_told else None)
+
+
+C10D = replace(TORCH, file="/x/site-packages/torch/distributed/distributed_c10d.py", function="all_gather")
+GATHERED = """import torch.distributed as dist
+def main(model, stage):
+    hits = total = 0
+    for ids in batches:
+        logits = model(ids)
+        loss = criterion(logits)
+        loss.backward()
+        every = gather(logits)
+        hits += (every.argmax(-1) == ids).sum()
+        total += every.numel()
+        meter.add(logits)
+        grad = torch.empty_like(logits)
+        dist.recv(grad, src=1)
+        logits.backward(grad)
+        exchange(logits)
+        extra = averaged(model, logits)
+        share.keep(logits)
+    print(meter.sum)
+    return hits / total
+def exchange(logits):
+    dist.all_reduce(logits)
+def averaged(model, logits):
+    flat = torch.cat([each.grad.flatten() for each in model.parameters()] + [logits.flatten()])
+    dist.all_reduce(flat)
+    for each in model.parameters():
+        each.grad = flat[: each.numel()]
+    return flat[-1]
+class Share:
+    def keep(self, logits):
+        logits = self.accelerator.gather(logits)
+        self.sum += logits.sum()
+class Meter:
+    def add(self, logits):
+        counts = torch.stack([logits.sum(), logits.max()])
+        dist.all_reduce(counts)
+        self.sum += counts[0].item()
+"""
+
+
+def here(line, function="main"):
+    text = GATHERED.splitlines()[line - 1].strip()
+    begin = GATHERED.splitlines()[line - 1].index(text)
+    called = text.partition(" = ")[2] or text
+    column = begin + text.index(called)
+    return Instruction("train.py", function, 1, "user", line, line, column, column + len(called), "CALL")
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_told"),
+    [
+        ([here(8)], True),  # Only counted.
+        ([here(35, "add"), here(11)], True),  # In an object that the training never asks for anything.
+        ([here(30, "keep"), here(17)], True),
+        ([here(13)], False),  # A backward is given it.
+        ([here(21, "exchange"), here(15)], False),  # Written into what the caller has.
+        ([here(24, "averaged"), here(16)], False),  # With what the model is trained by.
+    ],
+    ids=["gathered", "in a helper", "of a library", "received", "written into", "more"],
+)
+def test_what_ranks_exchange_for_a_score_is_one(stack, is_told):
+    assert told(C10D, *stack, program=GATHERED) == ((Cause.EVAL, stack[-1].line) if is_told else None)

@@ -43,6 +43,19 @@ def ignores_most_of_a_product(step):
     F.cross_entropy(scores.view(-1, WORDS) / 2.0, TARGETS.view(-1)).backward()
 
 
+CHOICE = torch.randint(8, (8, 100))
+
+
+def gates_an_expert(step):
+    made = HEAD(STATES)  # here
+    ((CHOICE == 0).float().unsqueeze(-1) * made).sum().backward()
+
+
+def masks_padding(step):
+    made = HEAD(STATES)  # here
+    ((CHOICE != 0).float().unsqueeze(-1) * made).sum().backward()
+
+
 def picks_before_the_head(step):
     scores = HEAD(STATES[IS_MASKED])  # here
     F.cross_entropy(scores, TARGETS[IS_MASKED]).backward()
@@ -90,12 +103,30 @@ UNREAD = [
     names_its_arguments,
     picks_the_last_place,
     picks_masked_places,
-    ignores_most_of_a_product,
+    *(ignores_most_of_a_product, gates_an_expert),
 ]
 READ = [
     *(picks_before_the_head, reads_all_for_a_metric_too, reads_all_targets, reads_the_first_place_of_a_block),
-    *(picks_columns, picks_each_part, gives_its_result_away),
+    *(picks_columns, picks_each_part, gives_its_result_away, masks_padding),
 ]
+
+
+ATTENTION = nn.MultiheadAttention(WIDTH, 8, batch_first=True)
+
+
+def drops_its_weights(step):
+    states, _ = ATTENTION(STATES, STATES, STATES)  # here
+    states.sum().backward()
+
+
+def reads_its_weights(step):
+    states, weights = ATTENTION(STATES, STATES, STATES)  # here
+    (states.sum() + weights[:, :, 0].sum()).backward()
+
+
+def asks_for_no_weights(step):
+    states, _ = ATTENTION(STATES, STATES, STATES, need_weights=False)  # here
+    states.sum().backward()
 
 
 def unread_at(program):
@@ -107,7 +138,9 @@ def unread_at(program):
 
 @pytest.mark.parametrize("program", UNREAD)
 def test_the_rows_that_an_index_or_a_loss_leaves_out_are_seen_at_the_line_that_makes_them(program):
-    needed = {picks_the_last_place: 0.01}.get(program, float(IS_MASKED.float().mean()))
+    needed = {picks_the_last_place: 0.01, gates_an_expert: float((CHOICE == 0).float().mean())}.get(
+        program, float(IS_MASKED.float().mean())
+    )
     assert unread_at(program) == pytest.approx(1 - needed, abs=0.1)
 
 
@@ -126,9 +159,19 @@ def test_they_are_told_with_their_part_of_the_backward(tmp_path):
     assert (waste.cause, waste.site) == (Cause.UNUSED_RESULT, f"{__file__}:{line_of(ignores_most_targets)}")
     unread, _, said = waste.evidence[0].partition("% ")
     assert 70 < float(unread) < 90
-    assert said == "of what torch computes for this line of ignores_most_targets() are rows that nothing reads"
+    assert (
+        said == "of what torch computes for this line of ignores_most_targets() are rows or weights that nothing reads"
+    )
     assert waste.cost_s > 0
 
 
 def test_the_look_alike_is_quiet(tmp_path):
     assert wastes_of(picks_before_the_head, tmp_path) == ()
+
+
+def test_weights_of_an_attention_that_nothing_reads_are_seen_and_drawn_numbers_are_as_without():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    assert 0.1 < unread_at(drops_its_weights) < 0.95
+    assert torch.equal(before, torch.get_rng_state())
+    assert unread_at(reads_its_weights) == unread_at(asks_for_no_weights) == 0

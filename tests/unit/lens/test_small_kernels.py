@@ -77,6 +77,46 @@ def has_an_optimizer_for_each(step):
         steps_each_optimizer(PARTS)
 
 
+class Head(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.qkv = torch.nn.Linear(24, 3 * size)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+HEADS = torch.nn.ModuleList(Head(4) for _ in range(32))
+UNLIKE = torch.nn.ModuleList(Head(size) for size in range(3, 35))
+FEW_STEPS = SERIES[:, :20]
+
+
+LSTM = torch.nn.LSTMCell(24, 24)
+READS_ON = torch.nn.LSTMCell(48, 24)
+
+
+def runs_a_cell_of_torch(step):
+    h, c = torch.zeros(8, 24), torch.zeros(8, 24)
+    for t in range(SERIES.shape[1] // 2):
+        h, c = LSTM(SERIES[:, t], (h, c))  # here
+
+
+def runs_a_cell_on_what_it_made(step):
+    h, c = torch.zeros(8, 24), torch.zeros(8, 24)
+    for t in range(SERIES.shape[1] // 2):
+        h, c = READS_ON(torch.cat([SERIES[:, t], h], 1), (h, c))
+
+
+def runs_each_head(step):
+    for _ in range(4):
+        torch.cat([head(FEW_STEPS) for head in HEADS], -1)  # here
+
+
+def runs_heads_of_other_sizes(step):
+    torch.cat([head(FEW_STEPS) for head in UNLIKE], -1)
+
+
 def adds_in_one_go(step):
     return (SERIES * RATE).cumsum(1) @ torch.rand(24, 24)
 
@@ -147,6 +187,16 @@ def test_a_cell_that_is_run_for_each_time_step_is_one_too(tmp_path):
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_a_cell_for_each)}")
 
 
+def test_a_cell_of_torch_s_whose_inputs_are_there_before_is_one_too(tmp_path):
+    (waste,), _ = wastes(runs_a_cell_of_torch, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_a_cell_of_torch)}")
+
+
+def test_heads_that_do_the_same_with_one_input_are_one(tmp_path):
+    (waste,), _ = wastes(runs_each_head, tmp_path)
+    assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_each_head)}")
+
+
 def test_many_optimizers_of_few_parameters_are_one(tmp_path):
     (waste,), _ = wastes(has_an_optimizer_for_each, tmp_path)
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(steps_each_optimizer)}")
@@ -170,7 +220,7 @@ def test_a_loop_of_few_turns_is_told_where_the_gradients_of_its_slices_are_as_la
     "work",
     [
         *(adds_in_one_go, runs_its_blocks, multiplies_each_chunk, decays_large_ones, decays_few, trains_on_each),
-        runs_a_cell_on_its_state,
+        *(runs_a_cell_on_its_state, runs_heads_of_other_sizes, runs_a_cell_on_what_it_made),
     ],
 )
 def test_blocks_large_operations_few_parameters_and_training_are_none(work, tmp_path):

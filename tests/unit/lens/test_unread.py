@@ -100,6 +100,35 @@ def asks_a_teacher_without_a_graph(nets, step, backward):
     nets.judged_by.step()
 
 
+def sends_two_losses_through_one_graph(nets, step, backward):
+    nets.made_by.zero_grad()
+    nets.judged_by.zero_grad()
+    judged = nets.judge(nets.maker(NOISE))
+    backward(judged.mean(), retain_graph=True)
+    backward(judged.square().mean())
+    nets.made_by.step()
+    nets.judged_by.step()
+
+
+def keeps_each_gradient_apart(nets, step, backward):
+    judged = nets.judge(nets.maker(NOISE))
+    for loss in (judged.mean(), judged.square().mean()):
+        nets.made_by.zero_grad()
+        nets.judged_by.zero_grad()
+        backward(loss, retain_graph=True)
+    nets.made_by.step()
+    nets.judged_by.step()
+
+
+def adds_up_micro_batches(nets, step, backward):
+    nets.made_by.zero_grad()
+    nets.judged_by.zero_grad()
+    for _ in range(3):
+        backward(nets.judge(nets.maker(NOISE)).mean())
+    nets.made_by.step()
+    nets.judged_by.step()
+
+
 class Passes(torch.autograd.Function):
     @staticmethod
     def forward(ctx, given):
@@ -123,9 +152,9 @@ def unread(program, nets):
     for each in (nets.maker, nets.judge):
         watch.watch(each)
 
-    def backward(loss):
+    def backward(loss, **named):
         begun = watch.begins("train.py:9", (loss,), accumulate_grad=True)
-        loss.backward()
+        loss.backward(**named)
         watch.ends(begun)
 
     for step in range(STEPS):
@@ -183,6 +212,17 @@ def test_nodes_through_which_a_gradient_is_reached_that_is_read_are_none():
 )
 def test_gradients_that_are_read_are_none(program):
     assert unread(program, Nets()) == []
+
+
+def test_a_graph_that_two_backwards_go_through_is_seen_where_their_gradients_are_added_up():
+    found = unread(sends_two_losses_through_one_graph, Nets())
+    # Addmm and t of both layers; the two losses have nodes of their own.
+    assert [(each["again"], of(each)) for each in found] == [(True, (4, 25, 4))] * STEPS
+
+
+@pytest.mark.parametrize("program", [keeps_each_gradient_apart, adds_up_micro_batches])
+def test_graphs_of_their_own_and_gradients_that_are_used_in_between_are_none(program):
+    assert [each for each in unread(program, Nets()) if each.get("again")] == []
 
 
 def test_what_is_changed_by_hand_is_read():
