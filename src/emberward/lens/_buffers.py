@@ -3,21 +3,24 @@
 [Note: broadcast buffers]
 ``DistributedDataParallel(broadcast_buffers=True)``, its default, makes the buffers of all ranks those of rank 0 before
 each forward: statistics of a batch norm, and queues, caches and tables that a module keeps. The forward waits for it.
-What it costs is what a broadcast takes on the rank that comes to it last: the others wait for that rank besides.
+What it costs is what goes by from the moment at which the last rank comes to it until all have what was sent, packed
+and unpacked: that the others wait for the last rank is not its doing.
 """
 
 import bisect
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from emberward.findings import Cause
 from emberward.lens._operations import MODULE, Operation, RankOperations
 from emberward.lens._waste import Waste
-from emberward.lens._work import RankWork, both, length_of
+from emberward.lens._work import RankWork
 
 _FORWARD = "DistributedDataParallel.forward"
 _BROADCAST = ":broadcast"
 """How a backend names it."""
+_MOVES = re.compile(r"c10d::broadcast|aten::(cat|copy_|_foreach_copy_|split|narrow)")
 
 
 def broadcast_buffers(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -31,7 +34,9 @@ def broadcast_buffers(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
     steps = {bisect.bisect_right(rank.bounds_s, each.began_s) for each in transfers}
     if 2 * len(steps) <= rank.num_steps:
         return None
-    cost_s = min(_waited_s(each) for each in ranks)
+    met = zip(*(_sent(each) for each in ranks), strict=False)
+    spent_s = sum(max(max(end for _, end in each) - max(begin for begin, _ in each), 0.0) for each in met)
+    cost_s = spent_s / rank.num_steps
     num_bytes = sum(each.num_bytes for each in transfers) // rank.num_steps
     return Waste(
         cause=Cause.BROADCAST_BUFFERS,
@@ -57,7 +62,16 @@ def _before_forward(rank: RankOperations) -> list[tuple[float, float]]:
     return [(op.began_s, first_in(op)) for op in forwards]
 
 
-def _waited_s(rank: RankOperations) -> float:
-    """Seconds a step in which DDP prepares a forward while a broadcast is on its way, on one rank."""
-    sent = [(op.began_s, op.ended_s) for op in rank.operations if op.is_async and op.name.endswith(_BROADCAST)]
-    return length_of(both(_before_forward(rank), sent)) / max(rank.num_steps, 1)
+def _sent(rank: RankOperations) -> list[tuple[float, float]]:
+    """Of each forward with a broadcast before it: from when to when its buffers are packed, sent and unpacked."""
+    moved = sorted(
+        (op.began_s, op.ended_s)
+        for op in rank.operations
+        if (op.is_async and op.name.endswith(_BROADCAST)) or (op.thread == rank.main and _MOVES.match(op.name))
+    )
+    found = []
+    for began_s, ended_s in _before_forward(rank):
+        inside = [each for each in moved if began_s <= each[0] < ended_s]
+        if inside:
+            found.append((inside[0][0], min(max(end for _, end in inside), ended_s)))
+    return found

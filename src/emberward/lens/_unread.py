@@ -8,9 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from emberward.findings import Cause
+from emberward.lens._gathers import times
 from emberward.lens._operations import RankOperations, Unread
 from emberward.lens._waste import Waste
-from emberward.lens._work import NODE, RankWork
+from emberward.lens._work import NODE, RankWork, both, length_of
+
+_BYTES = 4
+"""Of a number of a gradient, as most are."""
 
 
 def unread_gradients(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -31,6 +35,15 @@ def backward_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOpe
     return _in_nodes(Cause.REDUNDANT_WORK, again, says, work, rank)
 
 
+def _reduced_s(unread: Unread, work: RankWork, rank: RankOperations) -> float:
+    """What a step waits for sums of gradients that nothing reads, among those that its backward issues, by size."""
+    began_s, ended_s = unread.backward
+    inside = [each for each in work.transfers if began_s <= each.began_s < ended_s and "reduce" in each.op]
+    num_bytes = sum(each.num_bytes for each in inside)
+    share = min(unread.numel * _BYTES / num_bytes, 1.0) if num_bytes else 0.0
+    return share * length_of(both(work.exposed, times(inside))) / rank.num_steps if inside else 0.0
+
+
 def _in_nodes(
     cause: Cause, backwards: Sequence[Unread], says: str, work: RankWork, rank: RankOperations
 ) -> Waste | None:
@@ -44,6 +57,8 @@ def _in_nodes(
         began_s, ended_s = each.backward
         inside = [op for op in nodes if began_s <= op.began_s < ended_s and op.sequence in each.sequences]
         cost_s += sum(op.ended_s - op.began_s for op in inside) / rank.num_steps
+        # A second backward of one graph reduces the sum all the same: with the other one or by itself.
+        cost_s += 0.0 if each.is_again else _reduced_s(each, work, rank)
     last = backwards[-1]
     return Waste(
         cause=cause,

@@ -34,13 +34,13 @@ def wastes(*ranks):
 def test_what_a_forward_waits_for_its_buffers_is_told_at_the_line_that_calls_it():
     (waste,) = wastes(forwards(0), forwards(1))
     assert (waste.cause, waste.site) == (Cause.BROADCAST_BUFFERS, "train.py:9")
-    assert waste.cost_s == pytest.approx(0.0015, rel=0.05)
+    assert waste.cost_s == pytest.approx(0.0016, rel=0.05)
     assert waste.evidence == ("1 broadcasts a step before DDP's forward, 2,000,000 bytes in all",)
 
 
-def test_of_a_rank_that_waits_for_a_late_one_the_shorter_wait_counts():
+def test_what_ranks_wait_for_the_last_one_is_not_the_buffers_doing():
     (waste,) = wastes(forwards(0), forwards(1, late_ms=0.9))
-    assert waste.cost_s == pytest.approx(0.0006, rel=0.05)
+    assert waste.cost_s == pytest.approx(0.0007, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ READS_ON = torch.nn.LSTMCell(48, 24)
 
 def runs_a_cell_of_torch(step):
     h, c = torch.zeros(8, 24), torch.zeros(8, 24)
-    for t in range(SERIES.shape[1] // 2):
+    for t in range(SERIES.shape[1]):
         h, c = LSTM(SERIES[:, t], (h, c))  # here
 
 
