@@ -153,10 +153,8 @@ class Source:
         """The smallest statement that holds the line, of one with a body its head; None where there is none."""
         found = [
             each
-            for each in ast.walk(self.tree)
-            if isinstance(each, ast.stmt)
-            and each.lineno <= line <= (each.end_lineno or each.lineno)
-            and (each.lineno == line or not hasattr(each, "body"))
+            for each in self._by_line.get(line, [])
+            if isinstance(each, ast.stmt) and (each.lineno == line or not hasattr(each, "body"))
         ]
         return max(found, key=lambda each: each.lineno, default=None)
 

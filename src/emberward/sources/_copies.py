@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from emberward.sources._picks import storage_of
+from emberward.sources._picks import size_of, storage_of
 
 Where = tuple[tuple[str, int], ...]
 _JOINS = frozenset({"cat", "concat", "concatenate", "hstack", "vstack"})
@@ -54,7 +54,7 @@ class CopiesWatch:
             for _, join in before:
                 join.is_read = True
             return
-        join = _Join(where, made.untyped_storage().nbytes(), self._step)
+        join = _Join(where, size_of(made), self._step)
         own = next(((each, old) for each, old in before if old.where[0] == where[0]), None)
         if own is not None:
             each, old = own
@@ -88,4 +88,4 @@ class CopiesWatch:
 
     def _join_of(self, tensor: torch.Tensor) -> _Join | None:
         join = self._joins.get(storage_of(tensor))
-        return join if join is not None and join.num_bytes == tensor.untyped_storage().nbytes() else None
+        return join if join is not None and join.num_bytes == size_of(tensor) else None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from emberward.sources._picks import storage_of
+from emberward.sources._picks import size_of, storage_of
 
 Where = tuple[tuple[str, int], ...]
 BLOCK = 8
@@ -63,13 +63,12 @@ class PaddingWatch:
                 of = [maker for part in given if (maker := self._maker_of(part)) is not None]
                 of = [maker for maker in of if maker.depth < MAX_DEPTH]
                 depth = 1 + max((maker.depth for maker in of), default=0)
-                num_bytes = each.untyped_storage().nbytes()
-                maker = _Maker(where, int(each.shape[-1]), num_bytes, depth, tuple(of))
+                maker = _Maker(where, int(each.shape[-1]), size_of(each), depth, tuple(of))
                 self._makers[storage_of(each)] = maker
 
     def _maker_of(self, tensor: torch.Tensor) -> _Maker | None:
         maker = self._makers.get(storage_of(tensor))
-        return maker if maker is not None and maker.num_bytes == tensor.untyped_storage().nbytes() else None
+        return maker if maker is not None and maker.num_bytes == size_of(tensor) else None
 
     def _put_together(self, tokens: torch.Tensor) -> Where:
         """The lines at which tokens had as many columns first; empty where that was not seen."""

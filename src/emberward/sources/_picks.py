@@ -106,6 +106,14 @@ def storage_of(tensor: torch.Tensor) -> int:
         return id(tensor)
 
 
+def size_of(tensor: torch.Tensor) -> int:
+    """Bytes of the memory that a tensor stands in; -1 of one without any."""
+    try:
+        return int(tensor.untyped_storage().nbytes())
+    except RuntimeError:  # As in `storage_of`; NotImplementedError is one.
+        return -1
+
+
 def _picking(name: str, args: Any, given: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """The factor of a product that picks; None where there is none."""
     if name == "einsum":
