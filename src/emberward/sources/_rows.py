@@ -11,7 +11,8 @@ stream past a block is no head. Calls from within an installed library are its o
 [Note: weights that nothing reads]
 Attention that gives its weights makes them whole, which fused attention does not (torch.nn.MultiheadAttention,
 ``need_weights``). Where no call is given them in the step, what it takes longer is for nothing: both ways are timed
-once on what the program gave, without a graph.
+once on what the program gave, without a graph. Of the backward nothing is counted: that of fused attention computes the
+weights again (Dao et al., FlashAttention, NeurIPS 2022).
 """
 
 import time
@@ -73,7 +74,7 @@ class RowsWatch:
         """Nanoseconds spent on rows that nothing read, of these on such that have a backward, and on all calls."""
         self.graph_ns = 0
         """Spent on all that has a backward."""
-        self._weights: dict[int, tuple[Where, float, bool]] = {}
+        self._weights: dict[int, tuple[Where, float]] = {}
         """By storage of weights that nothing has read yet in the step: where they were made, what they took."""
         self._shares: dict[Where, float] = {}
         """Of an attention the share of its time that its weights take."""
@@ -92,12 +93,12 @@ class RowsWatch:
         for tensor in given if self._weights else ():
             self._weights.pop(storage_of(tensor), None)
         if name == _ATTENTION and where:
-            self._note_attention(args, named, several, where, took_ns, has_backward=has_backward)
+            self._note_attention(args, named, several, where, took_ns)
         if name in _LOSSES and isinstance(made, torch.Tensor):
             read = _read_by_loss(args, named)
             for parent in parents:
                 _need(parent, read)
-            self._waste(where, took_ns * (1 - read), has_backward)
+            self._waste(where, took_ns * (1 - read), has_backward=has_backward)
             return
         if name in _PICKS and len(parents) == 1 and isinstance(made, torch.Tensor) and self._of(given[0]) is parents[0]:
             _need(parents[0], _picked(given[0], made))
@@ -113,26 +114,24 @@ class RowsWatch:
         self._values[id(made)] = value
         self._order.append(value)
 
-    def _note_attention(
-        self, args: Any, named: Any, made: Sequence[Any], where: Where, took_ns: int, *, has_backward: bool
-    ) -> None:
+    def _note_attention(self, args: Any, named: Any, made: Sequence[Any], where: Where, took_ns: int) -> None:
         weights = made[1] if len(made) > 1 else None
         if weights is None or not named.get("need_weights", True) or weights.device.type != "cpu":
             return
         if where not in self._shares:
             self._shares[where] = _share_of_weights(args, named)
-        self._weights[storage_of(weights)] = where, took_ns * self._shares[where], has_backward
+        self._weights[storage_of(weights)] = where, took_ns * self._shares[where]
 
     def stepped(self) -> None:
         """A step has ended: settles what was needed of its values."""
-        for where, unread_ns, has_backward in self._weights.values():
-            self._waste(where, unread_ns, has_backward)
+        for where, unread_ns in self._weights.values():
+            self._waste(where, unread_ns, has_backward=False)
             self._makers.add(where)
         self._weights.clear()
         for value in reversed(self._order):
             needed = 1.0 if value.needed is None else min(value.needed, 1.0)
             if value.where and needed < 1:
-                self._waste(value.where, value.took_ns * (1 - needed), value.has_backward)
+                self._waste(value.where, value.took_ns * (1 - needed), has_backward=value.has_backward)
                 if not value.is_view:
                     self._makers.add(value.where)
             if value.parent is not None:
@@ -153,7 +152,7 @@ class RowsWatch:
             if unread_ns:
                 yield {"rows": [where, unread_ns, all_ns, behind_ns / max(self.graph_ns, 1), where in self._makers]}
 
-    def _waste(self, where: Where, unread_ns: float, has_backward: bool) -> None:
+    def _waste(self, where: Where, unread_ns: float, *, has_backward: bool) -> None:
         if where:
             self._spent[where][0] += int(unread_ns)
             self._spent[where][1] += int(unread_ns) * has_backward

@@ -13,7 +13,8 @@ from emberward.lens import Sources, profile_of, read_samples
 from emberward.report import RunFolder
 from emberward.sources._turns import TurnWatch
 
-TURNS = 24
+TURNS = 44
+"""Of which a fifth to a half shows no part to the looks, one in 5 ms: these are one with the next."""
 STALL_S, WORK_S = 0.02, 0.002
 HEAD = {"rank": 0, "world_size": None, "device": "cpu"}
 
@@ -78,7 +79,7 @@ def evaluate():
 @pytest.mark.parametrize(("program", "parts"), [(search, 8), (one_call_a_turn, 4)])
 def test_a_turn_of_the_outermost_loop_is_a_step(program, parts, tmp_path):
     rank = read_samples(watched(program, tmp_path))
-    assert TURNS - 10 <= rank.num_steps <= TURNS - 3
+    assert TURNS // 2 <= rank.num_steps <= TURNS - 3
     step_s = STALL_S + parts * WORK_S
     assert 0.9 * step_s <= rank.measured_s / rank.num_steps <= 3 * step_s
     assert rank.loop[-1][1] == program.__name__
