@@ -1,5 +1,7 @@
 """What a stall makes happen besides: its collections, what it frees, what a library's save does to files."""
 
+import csv
+import time
 from collections import deque
 from dataclasses import replace
 
@@ -101,3 +103,23 @@ def test_work_for_the_next_turn_of_a_loop_over_batches_is_data_wait_and_no_other
     )  # fmt: skip
     told = tell(sampled, rank, Sources(lambda file: LOOP))
     assert (None if told is None else (told.cause, told.site)) == (None if wanted is None else (wanted, "train.py:4"))
+
+
+def test_a_thread_that_gives_the_interpreter_away_at_each_part_of_a_file_is_seen_while_it_reads(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("leaf,kind\n" + "".join(f"leaf{i:05d},{i % 18}\n" for i in range(6000)))
+    spent_s = 0.0
+
+    def reads(step):
+        nonlocal spent_s
+        began_s = time.thread_time()
+        with table.open(newline="") as rows:
+            kinds = {row["leaf"]: row["kind"] for row in csv.DictReader(rows)}
+        spent_s += time.thread_time() - began_s
+        time.sleep(0.0002)
+        return kinds
+
+    rank = measure(tmp_path, reads)
+    inside = [each for each in rank.stacks if any(place.file.endswith("/csv.py") for place in each.stack)]
+    at_csv_s = sum(cpu for each in inside for _, cpu in each.steps.values())
+    assert at_csv_s > 0.4 * spent_s * rank.num_steps / (STEPS + 2)
