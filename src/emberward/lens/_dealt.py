@@ -64,11 +64,17 @@ def _back_from(statement: ast.stmt, scope: ast.AST) -> Iterator[_Bound]:
 
 def _given(statement: ast.stmt) -> set[str]:
     """The names that a statement reads, without what it calls and the objects whose methods those are."""
-    value = statement.iter if isinstance(statement, ast.For) else getattr(statement, "value", statement)
+    value = _value_of(statement)
     if isinstance(statement, ast.Expr) and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         return read_in(value)  # loss.backward()
     called = {each.func for each in ast.walk(value) if isinstance(each, ast.Call)}
     return read_in(value) - {each.id for each in called if isinstance(each, ast.Name)}
+
+
+def _value_of(statement: ast.stmt) -> ast.AST:
+    """What a statement computes: of a loop what it goes over."""
+    value = statement.iter if isinstance(statement, ast.For) else getattr(statement, "value", None)
+    return value or statement
 
 
 def _is_aside(statement: _Bound) -> bool:
@@ -77,14 +83,13 @@ def _is_aside(statement: _Bound) -> bool:
 
 
 def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
-    value = statement.iter if isinstance(statement, ast.For) else getattr(statement, "value", statement)
-    return (each for each in ast.walk(value) if isinstance(each, ast.Call)) if value is not None else iter(())
+    return (each for each in ast.walk(_value_of(statement)) if isinstance(each, ast.Call))
 
 
 def _asks(statement: ast.stmt) -> bool:
     """Whether a statement reads which rank this is, to do more than to name it."""
-    value = statement.iter if isinstance(statement, ast.For) else getattr(statement, "value", statement)
-    return value is not None and any(_ASKS.search(name) for name in _words(value)) and not _only_names(value)
+    value = _value_of(statement)
+    return any(_ASKS.search(name) for name in _words(value)) and not _only_names(value)
 
 
 def _words(node: ast.AST) -> Iterator[str]:

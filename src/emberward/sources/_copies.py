@@ -48,8 +48,7 @@ class CopiesWatch:
         """A call that gave `made`; `where`: the program's lines around it, empty where a library made it."""
         self._spent[where][1] += took_ns
         is_join = bool(where) and name in _JOINS and isinstance(made, torch.Tensor)
-        known = {id(each): join for each in given if (join := self._join_of(each)) is not None}
-        before = [(each, known[id(each)]) for each in given if id(each) in known]
+        before = [(each, join) for each in given if (join := self._join_of(each)) is not None]
         if not is_join:
             for _, join in before:
                 join.is_read = True
