@@ -138,10 +138,11 @@ class Held:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """A backward some of whose nodes no gradient needs that is read: their `sequences`, and of how many parameters and
-    numbers the gradients are which nothing reads.
+    numbers, or of how many inputs, the gradients are which nothing reads. `half`: products that are needed for one of
+    the two gradients that they compute.
 
-    `site`: the line that called it. `is_again`: an earlier one, at that line, went through these nodes too, and their
-    gradients are added up.
+    `site`: the line that called it, or that asked for the gradients of the inputs. `is_again`: an earlier one, at that
+    line, went through these nodes too, and their gradients are added up.
     """
 
     backward: tuple[float, float]
@@ -149,6 +150,8 @@ class Unread:
     sequences: frozenset[int]
     num_parameters: int
     numel: int
+    half: frozenset[int] = frozenset()
+    num_inputs: int = 0
     is_again: bool = False
 
 
@@ -294,8 +297,10 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
                     backward=(at(began), at(ended)),
                     site=each["site"],
                     sequences=frozenset(each["sequences"]),
-                    num_parameters=each["parameters"],
-                    numel=each["numel"],
+                    half=frozenset(each.get("half", ())),
+                    num_parameters=each.get("parameters", 0),
+                    num_inputs=each.get("inputs", 0),
+                    numel=each.get("numel", 0),
                     is_again=each.get("again", False),
                 )
             )

@@ -75,8 +75,8 @@ class OperationProbe:
         self._why: str | None = None
         self._free_bytes: int | None = None
         self._looks = Looks()
-        self._gradients = GradientWatch()
         self._alike = AlikeWatch()
+        self._gradients = GradientWatch(self._alike.inputs)
         self._held = HeldWatch()
         self._graphs: list[tuple[int, int]] = []
         """Backwards that make a graph of their own, as a penalty on gradients does: none computes a forward again."""
