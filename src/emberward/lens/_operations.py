@@ -161,7 +161,8 @@ class RankOperations:
 
     `free_bytes`: memory that the host could still give; None where that is not known. `why_short`: why fewer steps
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
-    `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
+    `units`: of each unit of FSDP's the line that made it, and its bytes whole. `replicated`: of each DDP its line.
+    `pageable`: lines that copy from memory
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
     innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
     `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
@@ -185,6 +186,7 @@ class RankOperations:
     issues: tuple[Issue, ...] = ()
     accesses: tuple[Access, ...] = ()
     units: tuple[tuple[str, int], ...] = ()
+    replicated: tuple[str, ...] = ()
     pageable: frozenset[str] = frozenset()
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
     unread: tuple[Unread, ...] = ()
@@ -324,6 +326,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         is_cut=head["is_cut"],
         issues=tuple(issues),
         units=tuple((site, size) for site, size in head.get("units", ())),
+        replicated=tuple(head.get("replicated", ())),
         accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
         looks=tuple(looks.seen),
         unread=tuple(unread),

@@ -21,6 +21,7 @@ from functools import partial
 from itertools import takewhile
 
 from emberward.findings import Cause
+from emberward.lens._buckets import small_buckets
 from emberward.lens._buffers import broadcast_buffers
 from emberward.lens._calls import Call
 from emberward.lens._gathers import Unit, gathers_of, times, unit_of, within
@@ -88,7 +89,7 @@ def wastes_of(
     twice = partial(_gathered_twice, repeats, sampled)
     again = partial(_recompute, {each.rank: each for each in samples})
     of_backwards = (reduced_again, unread_gradients, unread_inputs, backward_again, dense_gradients)
-    for one in (twice, _small_parameters, again, broadcast_buffers, *of_backwards):
+    for one in (twice, _small_parameters, again, broadcast_buffers, small_buckets, *of_backwards):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue

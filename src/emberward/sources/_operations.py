@@ -33,7 +33,7 @@ from emberward.sources._alike import AlikeWatch
 from emberward.sources._gradients import GradientWatch
 from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
-from emberward.sources._units import UNITS
+from emberward.sources._units import REPLICATED, UNITS
 
 NUM_STEPS = 5
 MAX_OPERATIONS = 200_000
@@ -255,6 +255,7 @@ class OperationProbe:
             "why_short": self._why,
             "is_cut": is_cut,
             "units": UNITS,
+            "replicated": REPLICATED,
             **self._head(),
         }
         yield from ({"parameter": each} for each in self._parameters)
