@@ -218,6 +218,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "computes tokens that are padding in every row of the batch",
         "pad to the longest row of each batch (padding=True, a collate function), or batch rows of like lengths",
     ),
+    Cause.TINY_MESSAGES: (
+        "sums gradients in many small buckets, most of whose time is their start",
+        "leave DDP's bucket_cap_mb at its 25 MB, or near it",
+    ),
     Cause.RECOMPUTE: (
         "computes the forward again in the backward, though what it would keep fits into memory",
         "checkpoint fewer blocks, or none",

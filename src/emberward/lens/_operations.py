@@ -138,10 +138,11 @@ class Held:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """A backward some of whose nodes no gradient needs that is read: their `sequences`, and of how many parameters and
-    numbers the gradients are which nothing reads.
+    numbers, or of how many inputs, the gradients are which nothing reads. `half`: products that are needed for one of
+    the two gradients that they compute.
 
-    `site`: the line that called it. `is_again`: an earlier one, at that line, went through these nodes too, and their
-    gradients are added up.
+    `site`: the line that called it, or that asked for the gradients of the inputs. `is_again`: an earlier one, at that
+    line, went through these nodes too, and their gradients are added up.
     """
 
     backward: tuple[float, float]
@@ -149,6 +150,8 @@ class Unread:
     sequences: frozenset[int]
     num_parameters: int
     numel: int
+    half: frozenset[int] = frozenset()
+    num_inputs: int = 0
     is_again: bool = False
 
 
@@ -158,7 +161,8 @@ class RankOperations:
 
     `free_bytes`: memory that the host could still give; None where that is not known. `why_short`: why fewer steps
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
-    `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
+    `units`: of each unit of FSDP's the line that made it, and its bytes whole. `replicated`: of each DDP its line.
+    `pageable`: lines that copy from memory
     which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
     innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
     `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
@@ -182,6 +186,7 @@ class RankOperations:
     issues: tuple[Issue, ...] = ()
     accesses: tuple[Access, ...] = ()
     units: tuple[tuple[str, int], ...] = ()
+    replicated: tuple[str, ...] = ()
     pageable: frozenset[str] = frozenset()
     looks: tuple[tuple[float, tuple[Instruction, ...]], ...] = ()
     unread: tuple[Unread, ...] = ()
@@ -294,8 +299,10 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
                     backward=(at(began), at(ended)),
                     site=each["site"],
                     sequences=frozenset(each["sequences"]),
-                    num_parameters=each["parameters"],
-                    numel=each["numel"],
+                    half=frozenset(each.get("half", ())),
+                    num_parameters=each.get("parameters", 0),
+                    num_inputs=each.get("inputs", 0),
+                    numel=each.get("numel", 0),
                     is_again=each.get("again", False),
                 )
             )
@@ -319,6 +326,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         is_cut=head["is_cut"],
         issues=tuple(issues),
         units=tuple((site, size) for site, size in head.get("units", ())),
+        replicated=tuple(head.get("replicated", ())),
         accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
         looks=tuple(looks.seen),
         unread=tuple(unread),

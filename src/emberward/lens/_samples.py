@@ -18,7 +18,7 @@ MAX_LINES = 200_000
 MIN_SHARE = 0.01
 """Of a step: less is not told. The lens itself may cost up to 3% of a step, and its budget closes within 2%."""
 MIN_COST_S = 0.00015
-"""A step: a look may see what begins so long after its moment (`_sampler.MIN_GIVEN_S`), so as much may be another's."""
+"""A step: a look may see what begins so long after its moment (a late timer, the interpreter): it may be another's."""
 
 MIN_GAIN = 0.03
 """Of a step: what a step would gain less by would not show between two runs (`MIN_COMPARED`), so it is not told."""

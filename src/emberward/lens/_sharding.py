@@ -21,6 +21,7 @@ from functools import partial
 from itertools import takewhile
 
 from emberward.findings import Cause
+from emberward.lens._buckets import small_buckets
 from emberward.lens._buffers import broadcast_buffers
 from emberward.lens._calls import Call
 from emberward.lens._gathers import Unit, gathers_of, times, unit_of, within
@@ -32,7 +33,7 @@ from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
 from emberward.lens._tables import dense_gradients
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
-from emberward.lens._unread import backward_again, unread_gradients
+from emberward.lens._unread import backward_again, unread_gradients, unread_inputs
 from emberward.lens._waste import Waste, fits, kept_s
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
@@ -87,8 +88,8 @@ def wastes_of(
     sampled = {each.rank: each for each in samples if each.num_steps}
     twice = partial(_gathered_twice, repeats, sampled)
     again = partial(_recompute, {each.rank: each for each in samples})
-    of_backwards = (reduced_again, unread_gradients, backward_again, dense_gradients)
-    for one in (twice, _small_parameters, again, broadcast_buffers, *of_backwards):
+    of_backwards = (reduced_again, unread_gradients, unread_inputs, backward_again, dense_gradients)
+    for one in (twice, _small_parameters, again, broadcast_buffers, small_buckets, *of_backwards):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue

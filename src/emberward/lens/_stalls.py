@@ -45,7 +45,7 @@ class RankStall:
 
     `seen`: by step, its seconds and when they were on average; None where the samples do not say. `collected_s`: how
     much of them are collections of garbage that it causes; `made_by`: of such collections, what causes them. `inside`:
-    seconds by the program's innermost line below a DataLoader that works in the training process.
+    seconds by the program's innermost line below a DataLoader that works in the training process, and the outermost.
     """
 
     told: Told
@@ -56,7 +56,7 @@ class RankStall:
     seen: Mapping[int, tuple[float, float | None]]
     collected_s: float = 0.0
     made_by: Cause | None = None
-    inside: Mapping[str, float] = field(default_factory=dict)
+    inside: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     beside: dict[tuple[Cause, str], dict[int, list[tuple[float, float, str]]]] = defaultdict(lambda: defaultdict(list))
     """By step: when another thread was waited for, how long, and what it did."""
     told: dict[tuple[Cause, str], Told] = {}
-    inside: dict[tuple[Cause, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    inside: dict[tuple[Cause, str], dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
     steps = range(rank.first_step, rank.first_step + rank.num_steps)
     for sampled in rank.stacks:
         found = tell(sampled, rank, sources)
@@ -316,20 +316,29 @@ def _step_s(rank: RankSamples) -> float:
     return rank.measured_s / rank.num_steps
 
 
-def _within_a_loader(stack: Sequence[Instruction]) -> str:
-    """The program's innermost line below a DataLoader that works in this process; empty where there is none."""
+def _within_a_loader(stack: Sequence[Instruction]) -> tuple[str, str]:
+    """The program's innermost line below a DataLoader that works in this process, and the outermost; empty without."""
     index = next((i for i, place in enumerate(stack) if _LOADER.search(place.file)), 0)
-    return next((place.site for place in stack[:index] if place.owner == USER), "")
+    sites = [place.site for place in stack[:index] if place.owner == USER]
+    return (sites[0], sites[-1]) if sites else ("", "")
 
 
 _LOADER = re.compile(r"torch/utils/data/")
 
 
 def _made_at(stall: RankStall) -> str | None:
-    """The program's line at which a DataLoader spends most of its time in this process; None where none is most."""
-    site = max(stall.inside, key=lambda each: stall.inside[each], default="")
-    is_most = stall.inside.get(site, 0.0) > sum(stall.inside.values()) / 2
-    return site if is_most and site else None
+    """The program's line at which a DataLoader spends most of its time in this process, else below which it does.
+
+    None where neither is most.
+    """
+    for end in (0, 1):
+        spent: dict[str, float] = defaultdict(float)
+        for lines, seconds in stall.inside.items():
+            spent[lines[end]] += seconds
+        site = max(spent, key=lambda each: spent[each], default="")
+        if site and spent[site] > sum(spent.values()) / 2:
+            return site
+    return None
 
 
 def _is_rare(stall: RankStall, num_steps: int, period_s: float) -> bool:

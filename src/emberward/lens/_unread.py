@@ -20,9 +20,19 @@ _BYTES = 4
 def unread_gradients(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
     """What a step spends in nodes of backwards that no gradient needs which is read; None where there are none."""
     del ranks
-    unread = [each for each in rank.unread if not each.is_again]
+    unread = [each for each in rank.unread if each.num_parameters and not each.is_again]
     says = "compute for gradients of {} parameters, {} numbers, that are cleared, or left, without an optimizer's step"
     return _in_nodes(Cause.UNUSED_RESULT, unread, says, work, rank)
+
+
+def unread_inputs(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    """What a step spends in nodes of backwards for gradients of inputs that nothing reads; None where there are none.
+
+    See [Note: gradients of inputs] in the probe.
+    """
+    del ranks
+    says = "compute for gradients of inputs, which no line reads: what is no parameter need not require any"
+    return _in_nodes(Cause.UNUSED_RESULT, [each for each in rank.unread if each.num_inputs], says, work, rank)
 
 
 def backward_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -57,16 +67,17 @@ def _in_nodes(
         began_s, ended_s = each.backward
         inside = [op for op in nodes if began_s <= op.began_s < ended_s and op.sequence in each.sequences]
         cost_s += sum(op.ended_s - op.began_s for op in inside) / rank.num_steps
+        halves = [op for op in nodes if began_s <= op.began_s < ended_s and op.sequence in each.half]
+        cost_s += sum(op.ended_s - op.began_s for op in halves) / 2 / rank.num_steps
         # A second backward of one graph reduces the sum all the same: with the other one or by itself.
         cost_s += 0.0 if each.is_again else _reduced_s(each, work, rank)
     last = backwards[-1]
+    num_nodes, numel = len(last.sequences) + len(last.half), f"{last.numel:,}"
     return Waste(
         cause=cause,
         site=Counter(each.site for each in backwards).most_common(1)[0][0] or None,
         cost_s=cost_s,
         share=cost_s / work.step_s,
         ranks=(work.rank,),
-        evidence=(
-            f"{len(last.sequences)} nodes of the backward {says.format(last.num_parameters, f'{last.numel:,}')}",
-        ),
+        evidence=(f"{num_nodes} nodes of the backward {says.format(last.num_parameters, numel)}",),
     )

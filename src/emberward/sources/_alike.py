@@ -36,6 +36,7 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._copies import CopiesWatch
+from emberward.sources._inputs import InputsWatch
 from emberward.sources._padding import PaddingWatch
 from emberward.sources._picks import PicksWatch, storage_of
 from emberward.sources._randomness import is_random_state, random_state
@@ -129,8 +130,8 @@ class AlikeWatch:
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
         self._rows, self._picks, self._tables, self._padding = RowsWatch(), PicksWatch(), TablesWatch(), PaddingWatch()
-        self._copies = CopiesWatch()
-        self._parts = (self._rows, self._picks, self._tables, self._padding, self._copies)
+        self._copies, self.inputs = CopiesWatch(), InputsWatch()
+        self._parts = (self._rows, self._picks, self._tables, self._padding, self._copies, self.inputs)
 
     def start(self) -> None:
         """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
@@ -213,6 +214,7 @@ class AlikeWatch:
             first = None if key is None else self._now.get(key)
             storages, has_written = self._note(func, key, given, versions, result)
             name = getattr(func, "__name__", "")
+            self.inputs.note(func, named, given, lambda: self._where(sys._getframe(3))[0])
             if storages or name in _READS:
                 where, is_own = self._where(sys._getframe(1))
                 made = _Call(where, is_own, took_ns, any(each.requires_grad for each in _tensors(result)))

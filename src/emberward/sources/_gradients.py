@@ -7,7 +7,9 @@ another tensor stands in its place, before an optimizer of the parameter's steps
 parameter, nobody cleared anything, and its numbers are those from before. Before a backward begins its graph is
 walked, from the loss to the leaves: a node from which no gradient is reached that is read computes for nothing. A node
 of a function that Python defines (a checkpoint, a compiled graph) may do more than its graph shows, and counts as one
-that is read, as does a leaf that is no parameter of a module.
+that is read, as does a leaf that is no parameter, unless nobody reads gradients of such ([Note: gradients of inputs]).
+Of a product that is needed for its weights and not for what it is given, half is for nothing: both gradients are
+products of as many multiplications.
 
 Nodes that an earlier backward of a kept graph went through too, whose gradients are added up without a read between,
 would have been gone through once by a backward of the sum.
@@ -22,7 +24,7 @@ import gc
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +32,7 @@ import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from emberward.events import Owner, main_package, owner_of
+from emberward.sources._inputs import InputsWatch
 from emberward.sources._site import MAX_FRAMES, SiteFinder
 
 MAX_MARKED = 4096
@@ -42,6 +45,8 @@ MAX_BEFORE = 8
 """Backwards before one, with which its graph is compared."""
 _INPUTS = 4
 """Argument of torch's own function that runs a backward: leaves that alone get a gradient, none for all."""
+_PRODUCTS = ("Convolution", "Addmm", "Mm", "Bmm", "Baddbmm", "Linear")
+"""Nodes of products, by how their names begin."""
 _READ, _CLEARED = "read", "cleared"
 MADE: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
 """File:line of the program that made each optimizer of this process, since `watch_making`."""
@@ -54,6 +59,9 @@ class _Node:
     leaf: int | None
     """The tensor whose gradient it adds to."""
     is_known: bool
+    is_product: bool
+    is_input: bool
+    """A leaf that is no parameter."""
     above: list[int] = field(default_factory=list)
     """The nodes that give to it."""
 
@@ -99,7 +107,8 @@ class _Watched:
 class GradientWatch:
     """What backwards of the observed steps compute gradients for. All but `lines` is for the training thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: InputsWatch) -> None:
+        self._inputs = inputs
         self._watched: dict[int, _Watched] = {}
         self._backwards: list[_Backward] = []
         self._undo: list[Callable[[], None]] = []
@@ -138,10 +147,20 @@ class GradientWatch:
         """Ends it and finds what is unread."""
         while self._undo:
             self._undo.pop()()
+        # Of inputs that require gradients nobody says whether an optimizer has them.
+        asks_inputs = self._inputs.has_seen and not self._inputs.is_read
+        inputs = [
+            {node.leaf for node in each.graph if node.is_input} if asks_inputs else set() for each in self._backwards
+        ]
         owned: set[int] = set()
-        if any(each.is_left for each in self._watched.values()):
+        if any(inputs) or any(each.is_left for each in self._watched.values()):
             owned = {id(parameter) for optimizer in optimizers() for parameter in parameters_of(optimizer)}
-        self._unread = [found for each in self._backwards if (found := self._for_nothing(each, owned)) is not None]
+        for backward, given in zip(self._backwards, inputs, strict=True):
+            unread = {each for each, index in backward.added if not self._watched[each].is_read(index, owned)}
+            numel = sum(self._watched[each].parameter.numel() for each in unread)
+            site = None if backward.is_own else self._made_at(unread)
+            self._note_unread(backward, unread, site, {"parameters": len(unread), "numel": numel})
+            self._note_unread(backward, given - owned, self._inputs.site, {"inputs": len(given - owned)})
         self._unread += [found for i in range(1, len(self._backwards)) if (found := self._again(i)) is not None]
         self._watched.clear()
         self._backwards.clear()
@@ -183,34 +202,25 @@ class GradientWatch:
         owner.zero_grad = zero_grad
         self._undo.append(lambda: setattr(owner, "zero_grad", original))
 
-    def _for_nothing(self, backward: _Backward, owned: set[int]) -> dict[str, Any] | None:
-        """The nodes of a backward that no gradient needs which is read, and how many parameters have others."""
-        unread = {each for each, index in backward.added if not self._watched[each].is_read(index, owned)}
+    def _note_unread(self, backward: _Backward, unread: Set[int | None], site: str | None, of: dict[str, int]) -> None:
+        """Keeps the nodes of a backward that no gradient needs but the unread ones, and the products that need half."""
         if not unread or not backward.ended_ns:
-            return None
-        is_needed = [
-            not node.is_known or (node.leaf is not None and node.leaf not in unread) for node in backward.graph
-        ]
+            return
+        graph = backward.graph
+        is_needed = [not node.is_known or (node.leaf is not None and node.leaf not in unread) for node in graph]
         front = [number for number, needed in enumerate(is_needed) if needed]
         while front:
-            for above in backward.graph[front.pop()].above:
+            for above in graph[front.pop()].above:
                 if not is_needed[above]:
                     is_needed[above] = True
                     front.append(above)
-        sequences = [
-            node.sequence
-            for node, needed in zip(backward.graph, is_needed, strict=True)
-            if not needed and node.leaf is None
-        ]
-        if not sequences:
-            return None
-        return {
-            "sequences": sequences,
-            "backward": [backward.began_ns, backward.ended_ns],
-            "site": (None if backward.is_own else self._made_at(unread)) or backward.site,
-            "parameters": len(unread),
-            "numel": sum(self._watched[each].parameter.numel() for each in unread),
-        }
+        idle = [node for node, needed in zip(graph, is_needed, strict=True) if not needed]
+        whole = [node.sequence for node in idle if node.leaf is None]
+        half = [graph[above].sequence for node in idle for above in node.above if is_needed[above]]
+        half = [each for each in half if each in {node.sequence for node in graph if node.is_product}]
+        if whole or (half and "inputs" in of):
+            spans = {"backward": [backward.began_ns, backward.ended_ns], "site": site or backward.site}
+            self._unread.append({"sequences": whole, "half": half if "inputs" in of else [], **spans, **of})
 
     def _again(self, number: int) -> dict[str, Any] | None:
         """The nodes of a backward that one before it went through, to gradients that both have added to."""
@@ -277,7 +287,9 @@ def _graph_of(roots: Iterable[torch.Tensor]) -> list[_Node]:
             numbers[node] = len(graph)
             variable = getattr(node, "variable", None)
             is_known = not isinstance(node, torch.autograd.function.BackwardCFunction)
-            graph.append(_Node(node._sequence_nr(), None if variable is None else id(variable), is_known))
+            is_input = variable is not None and not isinstance(variable, torch.nn.Parameter)
+            leaf, is_product = None if variable is None else id(variable), node.name().startswith(_PRODUCTS)
+            graph.append(_Node(node._sequence_nr(), leaf, is_known, is_product, is_input))
             waiting.append(node)
         return numbers[node]
 

@@ -62,5 +62,5 @@ class Looks:
                 if (id(code), lasti) not in names:
                     names[id(code), lasti] = len(names)
                     owner = owner_of(code.co_filename, program).value
-                    yield {"place": _place_of(code, lasti, owner, is_call=True)}
+                    yield {"place": _place_of(code, lasti, owner)}
             yield {"look": [now, [names[id(code), lasti] for code, lasti in stack]]}

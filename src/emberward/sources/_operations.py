@@ -33,7 +33,7 @@ from emberward.sources._alike import AlikeWatch
 from emberward.sources._gradients import GradientWatch
 from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
-from emberward.sources._units import UNITS
+from emberward.sources._units import REPLICATED, UNITS
 
 NUM_STEPS = 5
 MAX_OPERATIONS = 200_000
@@ -75,8 +75,8 @@ class OperationProbe:
         self._why: str | None = None
         self._free_bytes: int | None = None
         self._looks = Looks()
-        self._gradients = GradientWatch()
         self._alike = AlikeWatch()
+        self._gradients = GradientWatch(self._alike.inputs)
         self._held = HeldWatch()
         self._graphs: list[tuple[int, int]] = []
         """Backwards that make a graph of their own, as a penalty on gradients does: none computes a forward again."""
@@ -255,6 +255,7 @@ class OperationProbe:
             "why_short": self._why,
             "is_cut": is_cut,
             "units": UNITS,
+            "replicated": REPLICATED,
             **self._head(),
         }
         yield from ({"parameter": each} for each in self._parameters)

@@ -8,17 +8,15 @@ processor and for want of one is known between looks: half of a look's period ha
 those of the time after. Of each stack and step it keeps that time, the part of it on a processor and the part for want
 of one, and the mean of when it was. No call of the program is replaced for it, no tensor is kept, no device is asked.
 While the training thread waits without the interpreter the snapshots cost it nothing. While it computes in Python, a
-snapshot waits for the interpreter's switch interval; that is lowered to `SWITCH_S` meanwhile, for a snapshot that comes
-late sees what followed. A call of C code that keeps the interpreter is seen when it returns, at its own line, and all
-moments that passed meanwhile are its. A thread that reads a file in small parts gives the interpreter away at each of
-them, some 0.4 ms from the last for text of 8 KiB, and has it back before the one that waits: that begins to wait anew
-each time (CPython 3.11, ceval_gil.h, ``take_gil``), and with a longer interval would see what follows the file.
-
-A snapshot that waited for the interpreter, and got it before it could ask for it, sees the first call that gave it
-away: one that has only begun, while the time belongs to what computed before. Such a snapshot is made again `SETTLE_S`
-later, and the time is kept at what both have in common: all of the first where its statement still goes on or goes
-round, else the innermost function in which both stand, at its line and at no call. What the sampling thread itself
-lacked a processor for is no wait for the interpreter.
+snapshot waits for the interpreter's switch interval, and one that comes late sees what followed: where the training
+thread gives the interpreter away for a long call of C, that call has the time of the Python before it. Of 1.5 ms of
+Python before each product of 4 ms a quarter was lost so with an interval of 0.2 ms, a twentieth with `ASK_S`. So short
+it is while the sampling thread waits for its moment alone, and its timer is as exact as the kernel's. Where other
+threads of the program compute in Python, it is `SWITCH_S`, for these give the interpreter to each other as often. A
+call of C code that keeps the interpreter is seen when it returns, at its own line, and all moments that passed
+meanwhile are its. A thread that reads a file in small parts gives the interpreter away at each of them, some 0.4 ms
+from the last for text of 8 KiB, and has it back before the one that waits: that begins to wait anew each time (CPython
+3.11, ceval_gil.h, ``take_gil``), and with a longer interval would see what follows the file.
 
 The sampling thread gives the interpreter away in its waits and in writing its file alone: what it reads of the kernel,
 it reads without. Else it would get it back after a long call of C code, give it away again before it looks, and see
@@ -48,10 +46,9 @@ from typing import Any
 from emberward.events import Owner, main_package, owner_of
 
 PERIOD_S = 0.005
-SWITCH_S = 0.0002
-MIN_GIVEN_S, SETTLE_S = 0.00015, 0.0003
-"""Waits for the interpreter that are longer than a timer is late (0.08 to 0.13 ms on a virtual machine of two cores),
-and after which time a call is no short one."""
+ASK_S, SWITCH_S = 0.00002, 0.0002
+_SET_TIMER_SLACK, _SLACK_NS = 29, 1
+"""``PR_SET_TIMERSLACK`` of prctl(2): a timer may be 50 us late by its default."""
 MAX_FRAMES = 200
 MAX_STACKS = 20_000
 """Different stacks that are told apart; the time of others goes to the last one."""
@@ -116,10 +113,7 @@ class Sampler:
         self._loop: tuple[CodeType, ...] | None = None
         self._queued: list[int] = []
         self._schedule: int | None = None
-        self._own_schedule: int | None = None
         self._other_ns = 0
-        self._given_s = 0.0
-        """How long the sampling thread has waited for the interpreter when it got it last."""
         self._outputs: set[tuple[str, int]] = set()
         self._gc_began_ns = self._gc_busy_ns = 0
         self._collections: list[tuple[int, int, int]] = []
@@ -161,7 +155,6 @@ class Sampler:
             self._schedule = os.open(f"/proc/self/task/{self._native}/schedstat", os.O_RDONLY)
         self._queued = [self._queue_ns()]
         self._switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(SWITCH_S, self._switch_s))
         gc.callbacks.append(self._collects)
         self._thread = threading.Thread(target=self._run, name="emberward-lens", daemon=True)
         self._thread.start()
@@ -219,13 +212,13 @@ class Sampler:
         before: _Look | None = None
         used = queued = 0.0
         write_ns = int(FIRST_WRITE_S * 1e9)
-        with contextlib.suppress(OSError):
-            self._own_schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        with contextlib.suppress(AttributeError):
+            _HOLDING.prctl(_SET_TIMER_SLACK, _SLACK_NS)
         others_ns = self._others_ns()
         moments = _moments(began_ns, int(PERIOD_S * 1e9))
         due_ns = next(moments)
         while (look := self._look(due_ns)) is not None:
-            stack, now_ns, given_s = look
+            stack, now_ns = look
             step, num, (collections, self._collections) = self._step, 0, (self._collections, [])
             if self._gc_began_ns:
                 collections.append((self._gc_began_ns, now_ns, now_ns - self._gc_began_ns))
@@ -240,8 +233,6 @@ class Sampler:
             spent = max(now_ns - last_ns - collected, 1)
             used = min(max(busy - last_busy - collecting, 0) / spent, 1.0)
             queued = min(max(queue - last_queue - (collected - collecting), 0) / spent, 1.0)
-            if MIN_GIVEN_S < given_s < SWITCH_S + MIN_GIVEN_S and 10 * used > 1:
-                stack = self._settled(stack)
             key = (stack, self._flag(), self._beside() if used <= 1 / 2 else ())
             if before is not None:
                 self._add(*_half(before, used, queued))
@@ -251,7 +242,6 @@ class Sampler:
             if now_ns - began_ns > write_ns:
                 self._other_ns = self._others_ns() - others_ns
                 self._write(is_last=False)
-                self._given_s = SWITCH_S  # Somewhere in writing: who held the interpreter is not known.
                 write_ns *= 2
         if before is not None:
             self._add(*_half(before, used, queued))
@@ -261,45 +251,23 @@ class Sampler:
         self._queued.append(self._queue_ns())
         self._at_end()
         self._write(is_last=True)
-        for each in (self._schedule, self._own_schedule):
-            if each is not None:
-                os.close(each)
+        if self._schedule is not None:
+            os.close(self._schedule)
         self._after()
 
-    def _look(self, due_ns: int) -> tuple[Stack | None, int, float] | None:
-        """The stack at a moment or right after, when that was, and how long the interpreter was waited for.
-
-        None when the sampling is over.
-        """
+    def _look(self, due_ns: int) -> tuple[Stack | None, int] | None:
+        """The stack at a moment or right after, and when that was. None when the sampling is over."""
         if self._is_over.is_set() or (due_ns > time.monotonic_ns() and self._wait(due_ns)):
             return None
-        return self._snapshot(), time.monotonic_ns(), self._given_s
+        return self._snapshot(), time.monotonic_ns()
 
     def _wait(self, until_ns: int) -> bool:
-        """Waits until then and for the interpreter. Whether the sampling is over."""
-        queue = _queue_ns(self._own_schedule)
+        """Waits until then and for the interpreter, which it keeps then. Whether the sampling is over."""
+        sys.setswitchinterval(min(SWITCH_S if self._is_beside() else ASK_S, self._switch_s))
         is_over = self._is_over.wait(max(until_ns - time.monotonic_ns(), 0) / 1e9)
-        now_ns = time.monotonic_ns()
-        self._given_s = (now_ns - until_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
+        # What it has to do, the training thread need not wait for.
+        sys.setswitchinterval(min(SWITCH_S, self._switch_s))
         return is_over
-
-    def _settled(self, stack: Stack) -> Stack:
-        """What the stack has in common with that some time later; all of it where its innermost statement goes on."""
-        self._wait(time.monotonic_ns() + int(SETTLE_S * 1e9))
-        later = self._snapshot()
-        if later is None:
-            return stack
-        for depth, (at, then) in enumerate(zip(reversed(stack), reversed(later), strict=False)):
-            (code, lasti), (code_then, lasti_then) = self._codes[at], self._codes[then]
-            outside = stack[len(stack) - depth :]
-            if code is not code_then:
-                return outside or stack
-            if at != then and _line_of(code, lasti) != _line_of(code, lasti_then):
-                self._codes.setdefault(-at, self._codes[at])
-                return -at, *outside
-            if at != then:
-                return stack
-        return stack[-len(later) :]
 
     def _snapshot(self) -> Stack | None:
         """The training thread's stack now; None when it went on each time while it was read, or is gone."""
@@ -314,13 +282,18 @@ class Sampler:
                 return found
         return None
 
-    def _beside(self) -> tuple[Stack, ...]:
-        """The stacks of the other threads that do something of the program's."""
-        program, found = main_package(), list[Stack]()
+    def _others(self) -> Iterator[FrameType]:
+        """Where the other threads stand that do something of the program's."""
+        program = main_package()
         for ident, frame in sys._current_frames().items():
             if ident not in (self._ident, threading.get_ident()) and _is_at_work(frame, program):
-                found.append(self._stack_of(frame))
-        return tuple(found[:MAX_BESIDE])
+                yield frame
+
+    def _is_beside(self) -> bool:
+        return any(True for _ in self._others())
+
+    def _beside(self) -> tuple[Stack, ...]:
+        return tuple(map(self._stack_of, islice(self._others(), MAX_BESIDE)))
 
     def _add(self, key: Seen, step: int, spent: tuple[int, int, int], at_ns: int) -> None:
         """Adds what was spent by the clock, on a processor, and for want of one."""
@@ -402,7 +375,7 @@ class Sampler:
         names: dict[int, int] = {}
         for at, (code, lasti) in list(self._codes.items()):
             names[at] = len(names)
-            yield {"place": _place_of(code, lasti, owner_of(code.co_filename, program).value, is_call=at >= 0)}
+            yield {"place": _place_of(code, lasti, owner_of(code.co_filename, program).value)}
         for key in list(self._stacks):
             with self._lock:
                 cells = {step: list(cell) for step, cell in self._stacks[key].items()}
@@ -455,22 +428,21 @@ _HOLDING = ctypes.PyDLL(None)
 """The C library, called without giving the interpreter away."""
 
 
-def _line_of(code: CodeType, lasti: int) -> int | None:
-    """The line of an instruction."""
-    return next(islice(code.co_positions(), max(lasti, 0) // 2, None), (None,))[0]
-
-
-def _place_of(code: CodeType, lasti: int, owner: str, *, is_call: bool) -> list[Any]:
-    """file, function, its first line, owner, line, last line, column, last column, operation of an instruction.
-
-    Without `is_call` its line alone.
-    """
+def _place_of(code: CodeType, lasti: int, owner: str) -> list[Any]:
+    """file, function, its first line, owner, line, last line, column, last column, operation of an instruction."""
     index = max(lasti, 0) // 2
     position = next(islice(code.co_positions(), index, None), (None, None, None, None))
     line, last_line, column, last_column = position
     operation = opcode.opname[code.co_code[lasti]] if 0 <= lasti < len(code.co_code) else ""
     first = code.co_firstlineno
-    head = [code.co_filename, code.co_name, first, owner, line or first]
-    if not is_call:
-        return [*head, line or first, None, None, ""]
-    return [*head, last_line or line or first, column, last_column, operation]
+    return [
+        code.co_filename,
+        code.co_name,
+        first,
+        owner,
+        line or first,
+        last_line or line or first,
+        column,
+        last_column,
+        operation,
+    ]

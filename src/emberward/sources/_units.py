@@ -1,4 +1,4 @@
-"""Which lines of the program made its units of sharding, FSDP2's and FSDP1's. Needs torch.
+"""Which lines of the program made its units of sharding, FSDP2's and FSDP1's, and its DDP. Needs torch.
 
 Each unit is an object that torch makes when the program shards a module, be it in a loop, a hook of `Module.apply` or a
 policy. Its bytes are those of the whole unit.
@@ -9,17 +9,22 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from emberward.sources._live import CURRENT
 from emberward.sources._site import SiteFinder
 
 MADE_IN = {
     "torch.distributed.fsdp._fully_shard._fsdp_param_group": "FSDPParamGroup",
     "torch.distributed.fsdp._flat_param": "FlatParamHandle",
+    "torch.nn.parallel.distributed": "DistributedDataParallel",
 }
-"""Modules and their classes of which each object is a unit (torch 2.13)."""
+"""Modules and their classes of which each object is a unit, or replicates a module (torch 2.13)."""
 MAX_UNITS = 10_000
 UNITS: list[tuple[str, int]] = []
 """File:line and bytes of the units of this process."""
+REPLICATED: list[str] = []
+"""File:line of each DDP."""
 _FINDER = SiteFinder()
 
 
@@ -41,12 +46,15 @@ def _wrapped(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def __init__(unit: Any, params: Any, *args: Any, **named: Any) -> None:
         live = CURRENT.live
-        if live is not None and len(UNITS) < MAX_UNITS:
+        if live is not None and len(UNITS) + len(REPLICATED) < MAX_UNITS:
             try:
-                # Before torch cuts them: the whole unit.
-                size = sum(each.numel() * each.element_size() for each in params)
-                site = _FINDER.here()
-                UNITS.append(("" if site is None else f"{site.file}:{site.line}", size))
+                found = _FINDER.here()
+                site = "" if found is None else f"{found.file}:{found.line}"
+                if isinstance(params, torch.nn.Module):
+                    REPLICATED.append(site)
+                else:
+                    # Before torch cuts them: the whole unit.
+                    UNITS.append((site, sum(each.numel() * each.element_size() for each in params)))
             except Exception as error:  # noqa: BLE001 (a line is not worth the program)
                 live.problem("a unit not noted", error)
         original(unit, params, *args, **named)

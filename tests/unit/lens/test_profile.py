@@ -15,6 +15,8 @@ from emberward.lens import (
     samples_of,
     tell,
 )
+from emberward.lens._causes import Told
+from emberward.lens._stalls import RankStall, _made_at
 
 PROGRAM = """import time
 for step in range(100):
@@ -229,6 +231,23 @@ def test_data_that_a_loader_makes_in_this_process_is_told_at_the_line_that_takes
     assert waited([reads, loader, batch], [0, 1, 2], busy=1.0) == [(Cause.DATA_WAIT, "train.py:2")]
     assert waited([collate, loader, batch], [0, 1, 2], busy=1.0) == [(Cause.DATA_WAIT, "train.py:5")]
     assert waited([loader, batch], [0, 1]) == [(Cause.DATA_WAIT, "train.py:5")]
+
+
+def test_where_no_line_of_the_data_takes_most_the_one_that_calls_them_is_told():
+    loader = ["/site-packages/torch/utils/data/dataloader.py", "__next__", 9, "platform", 9, 9, 0, 9, "CALL"]
+    lines = [at(line, 9, function="fetch") for line in (2, 3, 4)]
+    assert told_of_parts([[line, at(16, 21), loader, at(5, 24, column=11)] for line in lines]) == "train.py:16"
+    assert told_of_parts([[line, at(15 + i, 21), loader, at(5, 24, column=11)] for i, line in enumerate(lines)]) is None
+
+
+def told_of_parts(stacks):
+    """The line at which data are told that were made in these stacks, a third of the time in each."""
+    cells = {
+        (inner.site, outer.site): 1.0
+        for inner, outer, *_ in [[Instruction(*each) for each in stack] for stack in stacks]
+    }
+    told = Told(cause=Cause.DATA_WAIT, site="train.py:5")
+    return _made_at(RankStall(told=told, rank=0, cost_s=1.0, num_steps=9, busy_share=1.0, seen={}, inside=cells))
 
 
 def test_work_whose_value_nobody_reads_and_copies_of_state_are_told_and_a_model_s_own_work_is_not():

@@ -1,6 +1,7 @@
 """Gradients that backwards compute and nothing reads: as the probe sees them, and what is told of them."""
 
 import copy
+import inspect
 import sys
 from dataclasses import replace
 
@@ -14,7 +15,9 @@ from emberward.lens import wastes_of
 from emberward.lens._operations import Unread
 from emberward.lens._work import NODE
 from emberward.sources import _gradients
+from emberward.sources._alike import NUM_COMPARED, AlikeWatch
 from emberward.sources._gradients import GradientWatch
+from emberward.sources._inputs import InputsWatch
 
 STEPS = 4
 JUDGED = (2, 20, 2)
@@ -146,8 +149,8 @@ def asks_through_a_function_of_its_own(nets, step, backward):
     nets.judged_by.step()
 
 
-def unread(program, nets):
-    watch = GradientWatch()
+def unread(program, nets, inputs=None):
+    watch = GradientWatch(inputs or InputsWatch())
     watch.start()
     for each in (nets.maker, nets.judge):
         watch.watch(each)
@@ -232,7 +235,7 @@ def test_what_is_changed_by_hand_is_read():
 
 
 def test_a_root_that_is_no_tensor_is_the_program_s_own_affair():
-    watch, nets = GradientWatch(), Nets()
+    watch, nets = GradientWatch(InputsWatch()), Nets()
     watch.watch(nets.maker)
     edge = torch.autograd.graph.get_gradient_edge(nets.maker(NOISE).mean())
     begun = watch.begins("train.py:9", (edge,), accumulate_grad=True)
@@ -264,6 +267,104 @@ def test_results_are_bitwise_the_same():
         strict=True,
     )
     assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def asked_for_in(compared):
+    """What is seen of inputs in the compared steps, each of which does this."""
+    watch = AlikeWatch()
+    watch.start()
+    for _ in range(NUM_COMPARED):
+        compared()
+        watch.stepped()
+    watch.stop()
+    return watch.inputs
+
+
+def wants_gradients_of_its_noise(nets, step, backward):
+    noise = NOISE.clone().requires_grad_()  # Marked.
+    nets.judged_by.zero_grad()
+    backward(nets.judge(torch.relu(nets.maker(noise))).mean())
+    nets.judged_by.step()
+
+
+def of_inputs(program, compared):
+    nets = Nets()
+    nets.made_by = None
+    return [each for each in unread(program, nets, asked_for_in(compared)) if each.get("inputs")]
+
+
+def test_gradients_of_inputs_that_nobody_reads_are_half_of_the_first_product():
+    nets = Nets()
+    found = of_inputs(
+        wants_gradients_of_its_noise, lambda: wants_gradients_of_its_noise(nets, 0, lambda loss: loss.backward())
+    )
+    assert [(each["inputs"], len(each["sequences"]), len(each["half"])) for each in found] == [(1, 0, 1)] * STEPS
+    code, first = inspect.getsourcelines(wants_gradients_of_its_noise)
+    marked = first + next(i for i, line in enumerate(code) if "Marked" in line)
+    assert {each["site"] for each in found} == {f"{__file__}:{marked}"}
+
+
+def test_what_is_made_of_them_before_the_first_product_is_for_nothing_whole():
+    def scales_its_noise(nets, step, backward):
+        nets.judged_by.zero_grad()
+        backward(nets.judge(nets.maker(NOISE.clone().requires_grad_() * 2 + 1)).mean())
+        nets.judged_by.step()
+
+    nets = Nets()
+    found = of_inputs(scales_its_noise, lambda: scales_its_noise(nets, 0, lambda loss: loss.backward()))
+    assert [(len(each["sequences"]), len(each["half"])) for each in found] == [(2, 1)] * STEPS
+
+
+def reads_them():
+    noise = NOISE.clone().requires_grad_()
+    noise.sum().backward()
+    assert noise.grad is not None
+
+
+def test_inputs_whose_gradients_are_read_are_none():
+    assert of_inputs(wants_gradients_of_its_noise, reads_them) == []
+
+
+def test_an_input_that_an_optimizer_has_is_none():
+    image = torch.zeros(8, 4, requires_grad=True)
+    kept = torch.optim.SGD([image], lr=0.1)
+
+    def paints(nets, step, backward):
+        kept.zero_grad()
+        backward(nets.judge(image).mean())
+
+    assert of_inputs(paints, lambda: None) == []
+
+
+def test_where_no_step_was_compared_nothing_is_said_of_inputs():
+    assert [each for each in unread(wants_gradients_of_its_noise, Nets()) if each.get("inputs")] == []
+
+
+def told_of_inputs():
+    rows = [("emberward::backward train.py:9", NONE, 2.0, 3.0, -1, False)]
+    rows += [(f"{NODE}ConvolutionBackward0", NONE, 2.0 + i, 1.0, 10 + i, False) for i in range(3)]
+    rank = rank_of(0, rows)
+    seen = tuple(
+        Unread(
+            backward=(op.began_s, op.ended_s),
+            site="images.py:11",
+            sequences=frozenset({10}),
+            half=frozenset({11}),
+            num_parameters=0,
+            numel=0,
+            num_inputs=1,
+        )
+        for op in rank.operations
+        if op.name.startswith("emberward::backward")
+    )
+    rank = replace(rank, unread=seen)
+    return wastes_of(work_of([rank]), [rank])
+
+
+def test_of_products_that_are_needed_for_their_weights_half_is_told():
+    (waste,) = told_of_inputs()
+    assert (waste.cause, waste.site) == (Cause.UNUSED_RESULT, "images.py:11")
+    assert waste.cost_s == pytest.approx(0.0015, rel=0.01)
 
 
 def told(*, num_steps=None):

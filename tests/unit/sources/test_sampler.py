@@ -1,57 +1,36 @@
 """What the sampler keeps of a thread: against the clock around each line, and of looks that come late."""
 
-import dis
 import math
+import sys
 import time
+from types import SimpleNamespace
 
+import pytest
 import torch
 
 from emberward.lens import read_samples
-from emberward.sources._sampler import PERIOD_S, SWITCH_S, Sampler
+from emberward.sources._sampler import ASK_S, PERIOD_S, SWITCH_S, Sampler
 
 
-def test_time_before_a_call_that_has_only_begun_is_kept_at_what_goes_on_after_it(tmp_path):
+@pytest.mark.parametrize(("beside", "asked_s"), [(False, ASK_S), (True, SWITCH_S)])
+def test_the_interpreter_is_asked_for_at_once_where_no_other_thread_computes(beside, asked_s, tmp_path):
     sampler = Sampler(tmp_path / "rank.lens", warmup=1, num_steps=2, head=dict, flag=str)
-    sampler._queued = [0]
-    first, same, other = (code_at(reads_twice, name) for name in ("first", "second", "third"))
-    loop, next_line, leaf = code_at(loops, "reads_twice"), code_at(loops, "work"), code_at(work, "sum")
-    sampler._codes.update({id(code) + at: (code, at) for code, at in (first, same, other, loop, next_line, leaf)})
-    first, same, other, loop, next_line, leaf = (
-        id(code) + at for code, at in (first, same, other, loop, next_line, leaf)
-    )
-    stack = (first, loop)
-    for later, kept in (
-        (stack, stack),
-        ((same, loop), stack),  # The statement goes on.
-        ((other, loop), (-first, loop)),  # Its function does: no call of it had that time.
-        ((leaf, loop), (loop,)),  # What calls it does.
-        ((loop,), (loop,)),
-        ((leaf, next_line), (-loop,)),  # The loop alone does.
-    ):
-        sampler._snapshot = lambda later=later: later
-        assert sampler._settled(stack) == kept
-    places = [line["place"] for line in sampler._lines(is_last=True) if "place" in line]
-    assert [place[-3:] for place in places if place[-1] == ""] == [[None, None, ""]] * 2
+    sampler._switch_s = own_s = sys.getswitchinterval()
+    sampler._is_beside = lambda: beside
+    while_waiting = []
 
+    def waits(seconds):
+        del seconds
+        while_waiting.append(sys.getswitchinterval())
+        return True
 
-def reads_twice(value):
-    value.first(value.second())
-    value.third()
-
-
-def work():
-    return sum(range(300_000))
-
-
-def loops(value):
-    reads_twice(value)
-    work()
-
-
-def code_at(function, name):
-    """The code and the instruction that loads a name in it."""
-    found = dis.get_instructions(function)
-    return function.__code__, next(each.offset for each in found if each.argval == name)
+    sampler._is_over = SimpleNamespace(wait=waits)
+    try:
+        assert sampler._wait(0)
+        assert while_waiting == [pytest.approx(asked_s)]
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+    finally:
+        sys.setswitchinterval(own_s)
 
 
 def computes():
