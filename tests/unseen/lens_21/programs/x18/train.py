@@ -1,0 +1,41 @@
+import statistics
+import tempfile
+import time
+
+import lightning as L
+import torch.distributed as dist
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.strategies import DDPStrategy
+
+from rooms import Rooms
+
+
+class Ends(L.Callback):
+    def __init__(self):
+        self.at = []
+
+    def on_train_batch_end(self, *rest):
+        self.at.append(time.perf_counter())
+
+
+def main(steps=60):
+    L.seed_everything(0, verbose=False)
+    ends, model = Ends(), Rooms()
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = L.Trainer(
+            accelerator="cpu", devices=2, max_steps=steps, max_epochs=-1, default_root_dir=folder,
+            strategy=DDPStrategy(process_group_backend="gloo", gradient_as_bucket_view=True),
+            logger=CSVLogger(folder), log_every_n_steps=10, callbacks=[ends], enable_progress_bar=False,
+            enable_model_summary=False, enable_checkpointing=False, use_distributed_sampler=False,
+        )
+        trainer.fit(model)
+        dist.barrier()
+    if trainer.global_rank == 0:
+        times = [1e3 * (end - begin) for begin, end in zip(ends.at, ends.at[1:])][2:]
+        print(f"loss {model.last.item():.6f} after {trainer.global_step} steps")
+        print(f"{statistics.median(times):.2f} ms/step median, {statistics.mean(times):.2f} ms/step mean")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
