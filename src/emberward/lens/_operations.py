@@ -142,6 +142,7 @@ class OwnPart:
 
     where: Where
     num_bytes: int
+    given_bytes: int
     is_backward: bool
     gathers: float
     took_s: float
@@ -306,8 +307,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             file, number, *of_call = line["held"]
             held.append(Held((file, number), *of_call))
         elif "parts" in line:
-            where, num_bytes, is_backward, gathers, took_ns = line["parts"]
-            own_parts.append(OwnPart(_where(where), num_bytes, is_backward, gathers, took_ns / 1e9))
+            where, num_bytes, given_bytes, is_backward, gathers, took_ns = line["parts"]
+            own_parts.append(OwnPart(_where(where), num_bytes, given_bytes, is_backward, gathers, took_ns / 1e9))
         elif "unread" in line:
             each = line["unread"]
             began, ended = each["backward"]

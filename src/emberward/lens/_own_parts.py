@@ -22,7 +22,8 @@ def gathered_own_parts(work: RankWork, rank: RankOperations, ranks: Sequence[Ran
     They are told at the line of the forward that asks for most of them.
     """
     del ranks
-    sizes = {each.num_bytes for each in rank.own_parts}
+    # Of a gather below a functional one the profiler shows what is given to it, or what it gives.
+    sizes = {size for each in rank.own_parts for size in (each.num_bytes, each.given_bytes)}
     moved = [each for each in gathers_of(work) if each.num_bytes in sizes and not each.label]
     if not moved:
         return None

@@ -78,7 +78,7 @@ class OperationProbe:
         self._looks = Looks()
         self._alike = AlikeWatch()
         self._gradients = GradientWatch(self._alike.inputs)
-        self._held, self._parts = HeldWatch(), PartsWatch()
+        self._held, self._parts = HeldWatch(), PartsWatch(lambda: self._alike.is_reading)
         self._graphs: list[tuple[int, int]] = []
         """Backwards that make a graph of their own, as a penalty on gradients does: none computes a forward again."""
         self._pageable: set[str] = set()

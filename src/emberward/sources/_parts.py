@@ -14,7 +14,7 @@ import math
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -56,6 +56,7 @@ class _Gather:
     where: Where
     is_backward: bool
     num_bytes: int
+    given_bytes: int
     took_ns: float = 0.0
     """Spent on what the other ranks' parts are copied and computed with."""
     is_needed: bool = False
@@ -77,7 +78,9 @@ class _Parts:
 class PartsWatch:
     """Follows gathers between `start` and `stop`. All but `lines` is for the training thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_own: Callable[[], bool] = lambda: False) -> None:
+        """`is_own`: whether what is called of torch now is another watch's."""
+        self._is_own = is_own
         self._mode: Any = None
         self._known: dict[int, dict[Any, _Parts]] = defaultdict(dict)
         """By storage and by how a tensor lies in it."""
@@ -110,22 +113,24 @@ class PartsWatch:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations, one for each place and size of gathers of which a rank reads its own part
-        alone: the program's lines around it, bytes of the whole, whether it is in a backward, gathers a step, and
-        nanoseconds a step that the other parts are copied and computed with."""
+        alone: the program's lines around it, bytes of the whole and of what the rank gives, whether it is in a
+        backward, gathers a step, and nanoseconds a step that the other parts are copied and computed with."""
         if not self._num_steps or self._num_operations > MAX_OPERATIONS:
             return
         needed = {each.num_bytes for each in self._gathers if each.is_needed or not each.is_cut}
-        found: dict[tuple[Where, int, bool], list[float]] = defaultdict(lambda: [0, 0.0])
+        found: dict[tuple[Where, int, int, bool], list[float]] = defaultdict(lambda: [0, 0.0])
         for each in self._gathers:
             if each.num_bytes not in needed and each.where:
-                cell = found[each.where, each.num_bytes, each.is_backward]
+                cell = found[each.where, each.num_bytes, each.given_bytes, each.is_backward]
                 cell[0] += 1 / self._num_steps
                 cell[1] += each.took_ns / self._num_steps
-        for (where, num_bytes, is_backward), (number, took_ns) in found.items():
-            yield {"parts": [where, num_bytes, is_backward, number, took_ns]}
+        for (where, *of_gather), (number, took_ns) in found.items():
+            yield {"parts": [where, *of_gather, number, took_ns]}
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the operation gives. Raises what it raises, and nothing else."""
+        if self._is_own():
+            return func(*args, **named)
         began_ns = time.thread_time_ns()
         result = func(*args, **named)
         took_ns = time.thread_time_ns() - began_ns
@@ -148,7 +153,9 @@ class PartsWatch:
             self._need(parts for _, parts in known)
             resolve: Any = vars(distributed.distributed_c10d)["_resolve_process_group"]
             group = resolve(args[2])
-            gather = _Gather(_where(sys._getframe(2)), torch._C._current_graph_task_id() >= 0, made[0].nbytes)
+            gather = _Gather(
+                _where(sys._getframe(2)), torch._C._current_graph_task_id() >= 0, made[0].nbytes, given[0].nbytes
+            )
             self._gathers.append(gather)
             self._keep(made[0], _Parts(frozenset({gather}), args[1], group.rank()))
         elif known and not self._follow(func, name, args, known, made, took_ns):

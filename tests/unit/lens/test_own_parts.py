@@ -70,9 +70,9 @@ KEPT = {"up": ColwiseParallel(), "down": RowwiseParallel()}
 )
 def test_what_is_gathered_between_layers_that_split_it_again_is_seen_forward_and_backward(mesh, between):
     parts = found(mesh, WHOLE_BETWEEN, between)
-    assert [(num_bytes, is_backward, gathers) for _, num_bytes, is_backward, gathers, _ in parts] == [
-        (6 * 16 * 4, False, 1.0),
-        (6 * 16 * 4, True, 1.0),
+    assert [of_gather for _, *of_gather, _ in parts] == [
+        [6 * 16 * 4, 6 * 8 * 4, False, 1.0],
+        [6 * 16 * 4, 6 * 8 * 4, True, 1.0],
     ]
     assert all(took_ns > 0 for *_, took_ns in parts)
 
@@ -104,7 +104,7 @@ def gathered(mesh, reads):
         reads(weight.full_tensor())
     watch.stepped()
     watch.stop()
-    return [(num_bytes, gathers) for _, num_bytes, _, gathers, _ in (line["parts"] for line in watch.lines())]
+    return [(num_bytes, gathers) for _, num_bytes, _, _, gathers, _ in (line["parts"] for line in watch.lines())]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,21 @@ def test_what_is_gathered_for_one_number_is_seen(mesh, reads):
 )
 def test_what_is_gathered_for_more_is_not(mesh, reads):
     assert gathered(mesh, reads) == []
+
+
+def test_what_another_watch_reads_counts_for_nothing(mesh):
+    weight = distribute_tensor(torch.randn(16, 8), mesh, [Shard(0)])
+    is_own = []
+    watch = PartsWatch(lambda: bool(is_own))
+    watch.start()
+    whole = weight.full_tensor()
+    is_own.append(True)
+    whole.detach().reshape(-1).clone()
+    is_own.clear()
+    whole.norm()
+    watch.stepped()
+    watch.stop()
+    assert len([*watch.lines()]) == 1
 
 
 class LeavesAll(TorchDispatchMode):
@@ -166,8 +181,8 @@ def told(number, parts):
 def test_they_are_told_at_the_forward_s_line_with_what_they_keep_and_make_dearer():
     where = (("net.py", 13), ("train.py", 5))
     parts = (
-        OwnPart(where, 384, is_backward=False, gathers=1.0, took_s=0.0002),
-        OwnPart((("train.py", 9),), 384, is_backward=True, gathers=1.0, took_s=0.0001),
+        OwnPart(where, 384, 192, is_backward=False, gathers=1.0, took_s=0.0002),
+        OwnPart((("train.py", 9),), 384, 192, is_backward=True, gathers=1.0, took_s=0.0001),
     )
     ranks = [told(number, parts) for number in (0, 1)]
     (waste,) = wastes_of(work_of(ranks), ranks)
