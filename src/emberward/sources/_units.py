@@ -44,19 +44,23 @@ def watch_module(name: str, module: Any) -> None:
 
 def _wrapped(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def __init__(unit: Any, params: Any, *args: Any, **named: Any) -> None:
+    def __init__(unit: Any, *args: Any, **named: Any) -> None:
         live = CURRENT.live
         if live is not None and len(UNITS) + len(REPLICATED) < MAX_UNITS:
             try:
-                found = _FINDER.here()
-                site = "" if found is None else f"{found.file}:{found.line}"
-                if isinstance(params, torch.nn.Module):
-                    REPLICATED.append(site)
-                else:
-                    # Before torch cuts them: the whole unit.
-                    UNITS.append((site, sum(each.numel() * each.element_size() for each in params)))
+                _note(args[0] if args else next(iter(named.values())))
             except Exception as error:  # noqa: BLE001 (a line is not worth the program)
                 live.problem("a unit not noted", error)
-        original(unit, params, *args, **named)
+        original(unit, *args, **named)
 
     return __init__
+
+
+def _note(held: Any) -> None:
+    """A unit with its parameters, before torch cuts them, or DDP with its module."""
+    found = _FINDER.here()
+    site = "" if found is None else f"{found.file}:{found.line}"
+    if isinstance(held, torch.nn.Module):
+        REPLICATED.append(site)
+    else:
+        UNITS.append((site, sum(each.numel() * each.element_size() for each in held)))

@@ -1,8 +1,11 @@
 """DDP whose buckets are too small, and where its line comes from."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -48,12 +51,57 @@ def test_the_look_alikes_are_quiet(said):
     assert wastes(**said) == ()
 
 
-def test_ddp_is_known_by_the_line_that_makes_it(monkeypatch):
-    monkeypatch.setattr(_units, "UNITS", [])
-    monkeypatch.setattr(_units, "REPLICATED", [])
-    monkeypatch.setattr(_units.CURRENT, "live", object())
-    made = _units._wrapped(lambda unit, params: None)
-    made(None, torch.nn.Linear(2, 2))
-    assert f"{__file__}:{sys._getframe().f_lineno - 1}" == _units.REPLICATED[0]
-    made(None, [torch.zeros(3)])
-    assert (_units.UNITS[0][1], len(_units.REPLICATED)) == (12, 1)
+def made_with(monkeypatch, *args, **named):
+    """What is noted of something that is made so, whose own arguments are unknown."""
+    for name in ("UNITS", "REPLICATED"):
+        monkeypatch.setattr(_units, name, [])
+    monkeypatch.setattr(_units.CURRENT, "live", SimpleNamespace(problem=lambda what, error: None))
+    given = []
+    _units._wrapped(lambda unit, *args, **named: given.append((args, named)))(None, *args, **named)
+    assert given == [(args, named)]
+    return _units.UNITS, _units.REPLICATED
+
+
+def test_ddp_is_known_by_the_line_that_makes_it_however_it_is_given_its_module(monkeypatch):
+    module = torch.nn.Linear(2, 2)
+    for args, named in (((module,), {}), ((), {"module": module, "device_ids": None})):
+        _, (site,) = made_with(monkeypatch, *args, **named)
+        assert site.startswith(f"{__file__}:")
+    units, replicated = made_with(monkeypatch, [torch.zeros(3)])
+    assert ([size for _, size in units], replicated) == ([12], [])
+
+
+@pytest.mark.parametrize("named", [{}, {"module": None}])
+def test_what_is_made_in_another_way_is_made_all_the_same(named, monkeypatch):
+    assert made_with(monkeypatch, **named) == ([], [])
+
+
+def test_ddp_itself_is_made_with_its_module_by_name_under_the_recorder(tmp_path):
+    """As Lightning makes it. In a process of its own, for its class is watched from then on."""
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "emberward", "profile", "--json", "--", sys.executable, str(program)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    (head, *_) = next(tmp_path.glob("runs/*/*/lens/*.ops")).read_text().splitlines()
+    assert json.loads(head)["replicated"] == [f"{program}:8"]
+
+
+PROGRAM = """import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+if __name__ == "__main__":
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    plain = nn.Linear(4, 4)
+    net = DistributedDataParallel(module=plain, find_unused_parameters=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(40):
+        optimizer.zero_grad()
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    dist.destroy_process_group()
+"""
