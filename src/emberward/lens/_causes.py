@@ -5,8 +5,8 @@ Only what lies inside the loop counts: the functions that every step ends in are
 left,
 
 * work inside the arguments of a debug call that never printed anything is `debug_string`;
-* an evaluation, by the recorder's mark or as a forward without gradients that the loss has no part in, is `eval`,
-  whatever it does;
+* an evaluation, by the recorder's mark or as a forward without gradients, is `eval`, whatever it does, where the loss
+  has no part in it;
 * the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read, and
   so is what its function does to files besides; `debug_mode` has the line that switches it on ([Note: debug modes]);
 * what a loop does that reads a tensor number by number is that read ([Note: number by number]);
@@ -254,6 +254,8 @@ def _evaluation(frames: list[Instruction], users: list[Instruction], sources: So
     Where nobody tells of it (`Module.eval`), it is a module's forward without gradients that the loss has no part in,
     with what stands around it in a block without gradients that only calls modules and writes into nothing.
     """
+    if is_told and may_train(frames, sources, is_sure=True):
+        return None  # What a student says, or an agent plays, and is trained on.
     own = users[:-1] if len(users) > 1 else users
     index = next((i for i in range(len(own) - 1, -1, -1) if sources.evaluates(own[i])), None)
     if not is_told:

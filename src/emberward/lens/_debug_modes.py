@@ -25,13 +25,19 @@ from emberward.lens._work import NODE, both, length_of
 
 _LEVELS = frozenset({"set_debug_level", "TORCH_DISTRIBUTED_DEBUG"})
 _DETAIL = "DETAIL"
-_SWITCHES = frozenset({"detect_anomaly", "set_detect_anomaly"})
+_ANOMALY = frozenset({"detect_anomaly", "set_detect_anomaly"})
+CHECKPOINTING = frozenset(
+    {"gradient_checkpointing", "gradient_checkpointing_enable", "set_grad_checkpointing", "activation_checkpointing"}
+)
+"""By which libraries (transformers, diffusers, timm, accelerate) are asked to compute forwards again."""
 
 
-def switched_on_at(users: Iterable[Instruction], rank: RankSamples, sources: Sources) -> str | None:
-    """The one line of the program that switches anomaly mode on; None where there is none, or several."""
+def switched_on_at(
+    users: Iterable[Instruction], rank: RankSamples, sources: Sources, switches: frozenset[str] = _ANOMALY
+) -> str | None:
+    """The one line of the program that switches a mode on, anomaly mode by default; None for none, or several."""
     files = [place.file for place in users] + [file for file, _, _ in rank.loop]
-    found = [f"{source.file}:{line}" for source in sources.program(files) for line in _switches(source)]
+    found = [f"{source.file}:{line}" for source in sources.program(files) for line in _switched(source, switches)]
     return found[0] if len(found) == 1 else None
 
 
@@ -100,24 +106,23 @@ def checks_s(rank: RankOperations, step_s: float) -> float:
 _CHECKS = frozenset({"aten::isnan", "aten::_is_any_true", "aten::any", "aten::item", "aten::is_nonzero"})
 
 
-def _switches(source: Source) -> Iterator[int]:
+def _switched(source: Source, switches: frozenset[str]) -> Iterator[int]:
     # Asked of each file of a program for each line that takes time: its tree is looked through where it has the name.
-    if not any(name in source.text for name in _SWITCHES):
+    if not any(name in source.text for name in switches):
         return
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.keyword) and node.arg in _SWITCHES and not _is_off(node.value):
+        if isinstance(node, ast.keyword) and node.arg in switches and not _is_off(node.value):
             yield node.value.lineno
         elif isinstance(node, ast.Dict):
+            named = zip(node.keys, node.values, strict=True)
+            # An entry of a dictionary may be given as an argument.
             yield from (
-                value.lineno for key, value in zip(node.keys, node.values, strict=True) if _is_named(key, value)
+                value.lineno
+                for key, value in named
+                if isinstance(key, ast.Constant) and key.value in switches and not _is_off(value)
             )
-        elif isinstance(node, ast.Call) and call_name(node) in _SWITCHES and not any(map(_is_off, node.args[:1])):
+        elif isinstance(node, ast.Call) and call_name(node) in switches and not any(map(_is_off, node.args[:1])):
             yield node.lineno
-
-
-def _is_named(key: ast.expr | None, value: ast.expr) -> bool:
-    """Whether an entry of a dictionary, which may be given as arguments, switches it on."""
-    return isinstance(key, ast.Constant) and key.value in _SWITCHES and not _is_off(value)
 
 
 def _is_off(value: ast.expr) -> bool:

@@ -173,8 +173,10 @@ def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
 
 WASTED: dict[Cause, tuple[str, str]] = {
     Cause.GATHERED_TWICE: (
-        "gathers parameters again that it had in the same step",
-        "keep them until the step is over (reshard_after_forward=False; a higher max_live_parameters)",
+        "gathers again what it had in the same step",
+        "keep parameters until the step is over (reshard_after_forward=False; a higher max_live_parameters); of tensor "
+        "parallel layers that follow each other, keep each rank's part (output_layouts, input_layouts); sum up the "
+        "parts' numbers",
     ),
     Cause.REDUCED_TWICE: (
         "reduces gradients in each backward of a step, though the optimizer reads them once",

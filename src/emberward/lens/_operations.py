@@ -135,6 +135,19 @@ class Held:
     checksum: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class OwnPart:
+    """Gathers of one place and size of which the rank reads its own part alone, and seconds a step that the others are
+    copied and computed with. See [Note: gathered for its own part] in `sources._parts`."""
+
+    where: Where
+    num_bytes: int
+    given_bytes: int
+    is_backward: bool
+    gathers: float
+    took_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """A backward some of whose nodes no gradient needs that is read: their `sequences`, and of how many parameters and
@@ -196,6 +209,7 @@ class RankOperations:
     picks: Mapping[Where, Picks] = field(default_factory=dict)
     copies: Mapping[Where, float] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
+    own_parts: tuple[OwnPart, ...] = ()
     tables: tuple[Table, ...] = ()
     checks_calls: bool = False
 
@@ -241,6 +255,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     picks: dict[Where, Picks] = {}
     copies: dict[Where, float] = {}
     held: list[Held] = []
+    own_parts: list[OwnPart] = []
     tables: list[Table] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
@@ -291,6 +306,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "held" in line:
             file, number, *of_call = line["held"]
             held.append(Held((file, number), *of_call))
+        elif "parts" in line:
+            where, num_bytes, given_bytes, is_backward, gathers, took_ns = line["parts"]
+            own_parts.append(OwnPart(_where(where), num_bytes, given_bytes, is_backward, gathers, took_ns / 1e9))
         elif "unread" in line:
             each = line["unread"]
             began, ended = each["backward"]
@@ -336,6 +354,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         picks=picks,
         copies=copies,
         held=tuple(held),
+        own_parts=tuple(own_parts),
         tables=tuple(tables),
         checks_calls=head.get("checks_calls", False),
     )

@@ -24,14 +24,17 @@ from emberward.findings import Cause
 from emberward.lens._buckets import small_buckets
 from emberward.lens._buffers import broadcast_buffers
 from emberward.lens._calls import Call
+from emberward.lens._debug_modes import CHECKPOINTING, switched_on_at
 from emberward.lens._gathers import Unit, gathers_of, times, unit_of, within
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, load_of, taken_s
+from emberward.lens._own_parts import gathered_own_parts
 from emberward.lens._reductions import reduced_again
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples, share_at
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
 from emberward.lens._tables import dense_gradients
+from emberward.lens._trains import LIBRARY
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
 from emberward.lens._unread import backward_again, unread_gradients, unread_inputs
 from emberward.lens._waste import Waste, fits, kept_s
@@ -89,7 +92,7 @@ def wastes_of(
     twice = partial(_gathered_twice, repeats, sampled)
     again = partial(_recompute, {each.rank: each for each in samples})
     of_backwards = (reduced_again, unread_gradients, unread_inputs, backward_again, dense_gradients)
-    for one in (twice, _small_parameters, again, broadcast_buffers, small_buckets, *of_backwards):
+    for one in (twice, gathered_own_parts, _small_parameters, again, broadcast_buffers, small_buckets, *of_backwards):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue
@@ -97,7 +100,7 @@ def wastes_of(
         if worst.share >= MIN_GAIN and worst.cost_s >= MIN_COST_S:
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
             made = _made_at(ranks, _largest(work, by_rank, ranks)) if worst.cause is Cause.SMALL_PARAMETERS else None
-            if worst.cause is Cause.GATHERED_TWICE:
+            if one is twice:
                 made = called_again_at(samples, worst.site)
             if worst.cause is Cause.RECOMPUTE:
                 made = checkpointed_at(samples, sources or Sources())
@@ -378,17 +381,22 @@ def _recomputing_s(rank: RankSamples) -> float:
 def checkpointed_at(ranks: Sequence[RankSamples], sources: Sources) -> str | None:
     """The line of the program that has a forward computed again, by the time in it; None where none is seen.
 
-    A method that does the same as its class's base asks for nothing.
+    A method that does the same as its class's base asks for nothing. Where a library asks for it, the line is the one
+    that switches it on there.
     """
     spent: dict[str, float] = defaultdict(float)
     for rank in ranks:
         for sampled in rank.stacks:
             inside = [i for i, place in enumerate(sampled.stack) if _is_checkpoint(place)]
             outer = sampled.stack[inside[-1] :] if inside else ()
-            asking = (place for place in outer if place.owner == USER and not sources.is_of_base(place))
-            site = next((place.site for place in asking), None)
-            if site is not None:
-                spent[site] += sum(seconds for seconds, _ in sampled.steps.values())
+            asking = (i for i, place in enumerate(outer) if place.owner == USER and not sources.is_of_base(place))
+            index = next(asking, None)
+            if index is None:
+                continue
+            is_asked = any(LIBRARY.search(place.file) for place in outer[:index])
+            users = [place for place in outer if place.owner == USER]
+            site = switched_on_at(users, rank, sources, CHECKPOINTING) if is_asked else None
+            spent[site or outer[index].site] += sum(seconds for seconds, _ in sampled.steps.values())
     return max(spent, key=lambda site: spent[site]) if spent else None
 
 

@@ -83,7 +83,8 @@ def small_kernels(
             forward_s, behind_s = spent.get(loop, 0.0) * seen.forward, loops.backward_s * seen.backward
             cost_s = forward_s + behind_s
             all_s = spent.get(loop, 0.0) + loops.backward_s * seen.backward_all
-            if seen.in_operations < MIN_IN_OPERATIONS or cost_s <= all_s / 2 or loops.is_kept(loop, seen):
+            is_less = cost_s <= all_s / 2 and not loops.is_of_alike(loop)
+            if seen.in_operations < MIN_IN_OPERATIONS or is_less or loops.is_kept(loop, seen):
                 continue
             if forward_s <= 0 or cost_s < max(MIN_GAIN * step_s, MIN_COST_S):
                 continue
@@ -200,6 +201,10 @@ class _Loops:
         if loop in self._carrying and not (seen.has_cells and self._carrying[loop]):
             return seen.has_products or is_called
         return is_called and seen.repeats < MIN_ALIKE
+
+    def is_of_alike(self, loop: Loop) -> bool:
+        """Whether the loop, unless it has to be, calls modules that do alike: one of all of them does what they do."""
+        return loop in self._calling
 
     def _is_of_cell(self, place: Instruction) -> bool:
         """Whether the instruction is a cell's, ``LSTMCell``, in torch's own text."""

@@ -14,12 +14,15 @@ from emberward.lens._source import Sources, bound_at, call_name, feeds, made_of,
 LIBRARY = re.compile(r"-packages/(?!torch/)")
 
 
-def may_train(frames: Sequence[Instruction], sources: Sources) -> bool:
-    """Whether the loss may be computed from what `frames`, from the innermost on, compute there."""
+def may_train(frames: Sequence[Instruction], sources: Sources, *, is_sure: bool = False) -> bool:
+    """Whether the loss may be computed from what `frames`, from the innermost on, compute there.
+
+    `is_sure`: whether it is, by names that are bound to it, as far as the text shows.
+    """
     gives_loss = False
     for place in frames:
         if place.owner != USER:
-            if gives_loss and LIBRARY.search(place.file):
+            if gives_loss and not is_sure and LIBRARY.search(place.file):
                 return True
             continue
         source = sources.of(place.file)
@@ -31,10 +34,10 @@ def may_train(frames: Sequence[Instruction], sources: Sources) -> bool:
             continue
         scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
         names = bound_at(statement, above)
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and not is_sure:
             names = names_in(statement.value.func)
         if "self" in names:
-            return True  # Whoever reads it later is not seen here.
+            return not is_sure  # Whoever reads it later is not seen here.
         names = made_of(names, scope)
         if any(isinstance(each, ast.Call) and call_name(each) == "backward" for each in ast.walk(scope)):
             return feeds(names, scope)

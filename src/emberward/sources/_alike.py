@@ -109,7 +109,8 @@ class AlikeWatch:
     """Compares steps between `start` and `stop`. All but `lines` is for the training thread."""
 
     def __init__(self) -> None:
-        self.is_on = False
+        self.is_on = self.is_reading = False
+        """`is_reading`: what is called of torch now is this watch's own."""
         self._mode = _Mode(self)
         self._undo: list[Callable[[], None]] = []
         self._numbers: dict[Any, int] = {}
@@ -237,10 +238,13 @@ class AlikeWatch:
     @contextlib.contextmanager
     def _careful(self) -> Iterator[None]:
         """Of what goes wrong here the program learns nothing, and nothing is said of it."""
+        self.is_reading = True
         try:
             yield
         except Exception:  # noqa: BLE001 (a program is not ended because it is profiled)
             self._num_calls = MAX_CALLS + 1
+        finally:
+            self.is_reading = False
 
     def _note(
         self, func: Any, key: int | None, given: list[torch.Tensor], versions: list[int], result: Any

@@ -33,6 +33,7 @@ from emberward.sources._alike import AlikeWatch
 from emberward.sources._gradients import GradientWatch
 from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
+from emberward.sources._parts import PartsWatch
 from emberward.sources._units import REPLICATED, UNITS
 
 NUM_STEPS = 5
@@ -77,7 +78,7 @@ class OperationProbe:
         self._looks = Looks()
         self._alike = AlikeWatch()
         self._gradients = GradientWatch(self._alike.inputs)
-        self._held = HeldWatch()
+        self._held, self._parts = HeldWatch(), PartsWatch(lambda: self._alike.is_reading)
         self._graphs: list[tuple[int, int]] = []
         """Backwards that make a graph of their own, as a penalty on gradients does: none computes a forward again."""
         self._pageable: set[str] = set()
@@ -90,12 +91,14 @@ class OperationProbe:
         """The steps before those to observe are compared from now on."""
         self._alike.start()
         self._held.start()
+        self._parts.start()
 
     def start(self) -> None:
         """The steps to observe begin now. Where the program has a profiler running, none is."""
         self._alike.stepped()
-        self._alike.stop()
-        self._held.stop()
+        self._parts.stepped()
+        for each in (self._alike, self._held, self._parts):
+            each.stop()
         if torch._C._autograd._profiler_enabled():
             self._why = "the program runs a profiler of its own"
             return
@@ -116,6 +119,7 @@ class OperationProbe:
     def stepped(self) -> bool:
         """A step has ended; whether more are to be observed."""
         self._alike.stepped()
+        self._parts.stepped()
         if self.is_on:
             self._bounds.append(time.monotonic_ns())
             if len(self._bounds) <= NUM_STEPS:
@@ -282,6 +286,7 @@ class OperationProbe:
         yield from self._gradients.lines()
         yield from self._alike.lines()
         yield from self._held.lines()
+        yield from self._parts.lines()
         yield from self._looks.lines()
         yield {"end": True}
 

@@ -45,7 +45,7 @@ from typing import Any
 
 from emberward.events import Owner, main_package, owner_of
 
-PERIOD_S = 0.005
+PERIOD_S = 0.006
 ASK_S, SWITCH_S = 0.00002, 0.0002
 _SET_TIMER_SLACK, _SLACK_NS = 29, 1
 """``PR_SET_TIMERSLACK`` of prctl(2): a timer may be 50 us late by its default."""

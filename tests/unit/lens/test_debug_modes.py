@@ -9,7 +9,7 @@ from unit.lens.test_work import NONE, rank_of
 
 from emberward.findings import Cause
 from emberward.lens import Sources, samples_of
-from emberward.lens._debug_modes import _switches
+from emberward.lens._debug_modes import _ANOMALY, CHECKPOINTING, _switched
 from emberward.lens._source import Source
 from emberward.lens._stalls import Stall, with_checks
 from emberward.lens._work import NODE
@@ -53,7 +53,21 @@ def test_a_mode_that_is_off_costs_nothing(tmp_path):
     ],
 )
 def test_an_argument_switches_it_on_in_a_dictionary_too(text, lines):
-    assert list(_switches(Source(text=text, file="train.py", of=None))) == lines
+    assert list(_switched(Source(text=text, file="train.py", of=None), _ANOMALY)) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("args = TrainingArguments(out,\n    gradient_checkpointing=True)\n", [2]),
+        ("args = TrainingArguments(out, gradient_checkpointing=False)\n", []),
+        ("model = build()\nmodel.gradient_checkpointing_enable()\n", [2]),
+        ("model.set_grad_checkpointing(False)\n", []),
+        ("more = {'gradient_checkpointing': True}\nargs = TrainingArguments(out, **more)\n", [1]),
+    ],
+)
+def test_a_library_is_asked_for_checkpoints_by_an_argument_or_a_call(text, lines):
+    assert list(_switched(Source(text=text, file="train.py", of=None), CHECKPOINTING)) == lines
 
 
 def test_its_looks_for_nan_in_the_backward_are_its_cost_too():
@@ -94,5 +108,5 @@ def measured_of(operations):
 @pytest.mark.parametrize(("text", "lines"), [("y = x.sum()\n", []), ("f(detect_anomaly=True)\n", [1])])
 def test_only_a_file_with_the_name_of_a_switch_is_looked_through(text, lines):
     source = Source(text=text, file="train.py", of=None)
-    assert list(_switches(source)) == lines
+    assert list(_switched(source, _ANOMALY)) == lines
     assert ("tree" in vars(source)) == bool(lines)

@@ -1,12 +1,17 @@
 """Loops of many small operations, run for real under probe and sampler, and loops that look like them."""
 
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
+from unit.lens.test_logs_and_lists import RANK
 from unit.lens.test_stalls import line_of, measure
 
 from emberward.findings import Cause
-from emberward.lens import Sources, read_operations
-from emberward.lens._small_kernels import small_kernels
+from emberward.lens import Sources, _small_kernels, read_operations
+from emberward.lens._small_kernels import _Seen, small_kernels
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
@@ -195,6 +200,32 @@ def test_a_cell_of_torch_s_whose_inputs_are_there_before_is_one_too(tmp_path):
 def test_heads_that_do_the_same_with_one_input_are_one(tmp_path):
     (waste,), _ = wastes(runs_each_head, tmp_path)
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(runs_each_head)}")
+
+
+@pytest.mark.parametrize(
+    ("calls", "repeats", "is_told"),
+    [(True, 12.0, True), (False, 12.0, False), (True, 2.0, False)],
+    ids=["modules that do alike", "another loop", "modules of their own kinds"],
+)
+def test_of_modules_that_do_alike_starts_are_told_where_numbers_take_most(calls, repeats, is_told, monkeypatch):
+    """A loop of 12 ms and 26 ms in its backward, of which starts take 7 and 6."""
+    loop = (__file__, 28)
+    seen = _Seen(
+        num=550.0, start_s=2e-6, in_operations=0.4, forward=0.6, backward=0.2, backward_all=0.9,
+        has_products=True, has_cells=False, repeats=repeats,
+    )  # fmt: skip
+
+    def spent(loops):
+        loops.backward_s = 0.029
+        loops._calling |= {loop} if calls else set()
+        return {loop: 0.012}, {loop: Counter({28: 1})}
+
+    monkeypatch.setattr(_small_kernels._Loops, "spent", spent)
+    monkeypatch.setattr(_small_kernels, "_seen_in", lambda rank, loops: {loop: seen})
+    rank = replace(RANK, bounds_s=(0.0, 0.052))
+    operations = SimpleNamespace(rank=rank.rank, looks=((0.0, ()),), num_steps=1)
+    found = small_kernels([operations], [rank], Sources(lambda file: ""))
+    assert [each.cost_s for each in found] == ([pytest.approx(0.013)] if is_told else [])
 
 
 def test_many_optimizers_of_few_parameters_are_one(tmp_path):

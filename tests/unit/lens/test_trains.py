@@ -46,3 +46,31 @@ def test_what_a_library_takes_for_the_loss_may_train(given, may):
     sources = Sources(lambda file: program if file == "task.py" else "")
     stack = [at(3, "forward", program), MODULE, at(6, "training_step", program), LIBRARY, at(9, "<module>", program)]
     assert may_train(stack, sources) is may
+
+
+STUDENT = """def answers(student, prompts):
+    student.eval()
+    said = student.generate(prompts)
+    student.train()
+    return said
+def score(student, held):
+    right = student(held).argmax(-1) == held
+    self.best = right.mean()
+    return right
+for step in range(9):
+    said = answers(student, prompts)
+    right = score(student, held)
+    student(held)
+    loss = distance(student(said), teacher(said))
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "may"),
+    [((3, 11), True), ((7, 12), False), ((8, 12), False), ((2, 11), False), ((13,), False)],
+    ids=["what is trained on", "a score", "what is kept", "what switches modes", "what nobody reads"],
+)
+def test_what_an_evaluation_gives_the_loss_is_trained_on_for_sure(lines, may):
+    sources = Sources(lambda file: STUDENT if file == "task.py" else "")
+    assert may_train([at(line, "f", STUDENT) for line in lines], sources, is_sure=True) is may

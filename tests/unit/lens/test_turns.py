@@ -14,7 +14,7 @@ from emberward.report import RunFolder
 from emberward.sources._turns import TurnWatch
 
 TURNS = 44
-"""Of which a fifth to a half shows no part to the looks, one in 5 ms: these are one with the next."""
+"""Of which a fifth to a half shows no part to the looks, one in 6 ms: these are one with the next."""
 STALL_S, WORK_S = 0.02, 0.002
 HEAD = {"rank": 0, "world_size": None, "device": "cpu"}
 

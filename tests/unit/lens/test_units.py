@@ -95,6 +95,30 @@ def test_a_method_that_calls_its_base_asks_for_no_forward_again():
     assert checkpointed_at([rank], Sources(lambda file: text.replace("super()", "self"))) == "train.py:3"
 
 
+ASKED = """args = TrainingArguments(out, gradient_checkpointing=True)
+trainer = Trainer(model, args)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "text", "site"),
+    [
+        ("/x/site-packages/transformers/modeling_layers.py", ASKED, "train.py:1"),
+        ("/x/site-packages/transformers/modeling_layers.py", ASKED.replace("True", "False"), "train.py:3"),
+        ("/x/torch/nn/modules/module.py", ASKED, "train.py:3"),
+    ],
+    ids=["a library's blocks", "no line switches it on", "the program's own blocks"],
+)
+def test_checkpoints_of_a_library_are_told_where_it_is_asked_for_them(block, text, site):
+    checkpoint = ("/x/torch/utils/checkpoint.py", "checkpoint", "torch", 5)
+    rank = seen(("layer.py", "forward", "torch", 7), checkpoint, (block, "__call__", "torch", 9), TRAINS)
+    assert checkpointed_at([rank], Sources(lambda file: text if file == "train.py" else "")) == site
+
+
+TRAINS = ("train.py", "<module>", "user", 3)
+
+
 def called(*lines, engine=False):
     """A rank whose loop runs line 5 of the tower for 10 ms of each step at each of the lines, in this order."""
 

@@ -56,7 +56,7 @@ MATRIX = torch.ones(400, 400)
 def test_each_line_gets_the_time_that_it_took(tmp_path):
     """Against the clock around each, in the same steps: the way in which a line works does not matter.
 
-    A look lies at one place of its period of 5 ms, so n looks tell a time to 1 / sqrt(n) of itself, less as neighbours
+    A look lies at one place of its period of 6 ms, so n looks tell a time to 1 / sqrt(n) of itself, less as neighbours
     share them: three such deviations, and up to `SWITCH_S` a turn for what the interpreter was waited for.
     """
     parts = (computes, keeps_the_interpreter, gives_it_away_often, gives_it_away_for_long)
