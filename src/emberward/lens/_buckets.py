@@ -31,7 +31,7 @@ def small_buckets(work: RankWork, rank: RankOperations, ranks: Sequence[RankOper
     cost_s = share * length_of(both(work.exposed, times(small))) / rank.num_steps
     return Waste(
         cause=Cause.TINY_MESSAGES,
-        site=Counter(rank.replicated).most_common(1)[0][0],
+        site=Counter(rank.replicated).most_common(1)[0][0] or None,
         cost_s=cost_s,
         share=cost_s / work.step_s,
         ranks=(work.rank,),

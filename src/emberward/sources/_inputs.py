@@ -7,7 +7,6 @@ is for its weights. Such a gradient is read as the attribute `grad` of its tenso
 compared steps, and no optimizer has the tensor, the gradient is for nothing.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,14 +24,11 @@ class InputsWatch:
     def __init__(self) -> None:
         self.has_seen = False
         self.is_read = False
-        self._asked: Counter[Where] = Counter()
+        self._asked: set[Where] = set()
 
     @property
     def site(self) -> str | None:
-        """File:line of the program at which most of these tensors came to require gradients; None where none was seen.
-
-        Parameters that are made in a step count too: then there is no telling.
-        """
+        """File:line of the program at which these tensors came to require gradients; None where it is no single one."""
         where = next(iter(self._asked), ()) if len(self._asked) == 1 else ()
         return f"{where[0][0]}:{where[0][1]}" if where else None
 
@@ -44,7 +40,7 @@ class InputsWatch:
         self.is_read |= name == "__get__" and func == _GRAD
         is_set = name == "requires_grad_" or (name == "__set__" and func == _REQUIRES)
         if is_set or named.get("requires_grad") is True:
-            self._asked[where()] += 1
+            self._asked.add(where())
 
     def stepped(self) -> None:
         """A step has ended."""

@@ -42,6 +42,11 @@ def test_starts_of_all_sums_but_one_are_told_at_the_line_that_makes_ddp():
     assert waste.evidence == ("DDP sums 6 buckets a step of 65,536 bytes or less, 16,800 bytes in all",)
 
 
+def test_ddp_that_a_library_makes_at_no_line_of_the_program_is_told_without_one():
+    (waste,) = wastes(replicated=("",))
+    assert waste.site is None
+
+
 @pytest.mark.parametrize(
     "said",
     [{"bucket": LARGE}, {"count": 3}, {"replicated": ()}],
