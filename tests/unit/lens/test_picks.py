@@ -9,7 +9,7 @@ from unit.lens.test_stalls import line_of
 
 from emberward.findings import Cause
 
-NUM, GROUPS, WIDTH = 400, 300, 64
+NUM, GROUPS, WIDTH = 2400, 300, 64
 TABLE = nn.Parameter(torch.randn(GROUPS, WIDTH))
 DEEP = nn.Sequential(nn.Linear(WIDTH, 8 * WIDTH), nn.ReLU(), nn.Linear(8 * WIDTH, WIDTH))
 IDS = torch.randint(GROUPS, (NUM,))
@@ -36,7 +36,7 @@ def adds_up_by_an_equation(step):
 
 
 def adds_up_in_batches(step):
-    return torch.bmm(BELONGS.view(4, 100, GROUPS).transpose(1, 2), POINTS.view(4, 100, WIDTH))  # here
+    return torch.bmm(BELONGS.view(4, NUM // 4, GROUPS).transpose(1, 2), POINTS.view(4, NUM // 4, WIDTH))  # here
 
 
 def scales_from_the_right(step):
