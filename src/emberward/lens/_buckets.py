@@ -8,7 +8,7 @@ of these sums is exposed, or what of the processors on which the ranks compute t
 
 import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from emberward.findings import Cause
@@ -22,11 +22,12 @@ from emberward.lens._work import RankWork, Transfer, both, length_of
 def small_buckets(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
     """What a step spends on starts of DDP's sums but one for each backward; None where there are few, or no DDP."""
     del ranks
-    small = [each for each in _of_ddp(work, rank) if each.num_bytes <= SMALL_BYTES]
-    turns = Counter(_backward_of(rank, each) for each in small)
-    if not rank.replicated or len(small) < MIN_TINY * max(len(turns), rank.num_steps):
+    of_backwards = [(index, each) for index, each in _of_ddp(work, rank) if each.num_bytes <= SMALL_BYTES]
+    small = [each for _, each in of_backwards]
+    num_backwards = len({index for index, _ in of_backwards})
+    if not rank.replicated or len(small) < MIN_TINY * max(num_backwards, rank.num_steps):
         return None
-    starts = [replace(each, num_bytes=0) for each in small[len(turns) :]]
+    starts = [replace(each, num_bytes=0) for each in small[num_backwards:]]
     share = sum(SMALL_BYTES / (SMALL_BYTES + each.num_bytes) for each in small) / len(small) * len(starts) / len(small)
     cost_s = share * length_of(both(work.exposed, times(small))) / rank.num_steps
     return Waste(
@@ -43,18 +44,12 @@ def small_buckets(work: RankWork, rank: RankOperations, ranks: Sequence[RankOper
     )
 
 
-def _of_ddp(work: RankWork, rank: RankOperations) -> list[Transfer]:
-    """The sums of a backward that no line of the program's asks for."""
+def _of_ddp(work: RankWork, rank: RankOperations) -> Iterator[tuple[int, Transfer]]:
+    """The sums of a backward that no line of the program's asks for, each with the number of its backward."""
     spans = sorted((op.began_s, op.ended_s, op.name) for op in rank.operations if op.name.startswith(BACKWARD))
-
-    def is_hidden(each: Transfer) -> bool:
+    for each in work.transfers:
         index = bisect.bisect_right(spans, (each.began_s,)) - 1
         began_s, ended_s, name = spans[index] if index >= 0 else (0.0, 0.0, "")
-        return began_s <= each.began_s < ended_s and name == f"{BACKWARD}{each.site}"
-
-    return [each for each in work.transfers if each.op.startswith("allreduce") and is_hidden(each)]
-
-
-def _backward_of(rank: RankOperations, transfer: Transfer) -> int:
-    begins = sorted(op.began_s for op in rank.operations if op.name.startswith(BACKWARD))
-    return bisect.bisect_right(begins, transfer.began_s)
+        is_inside = began_s <= each.began_s < ended_s
+        if each.op.startswith("allreduce") and is_inside and name == f"{BACKWARD}{each.site}":
+            yield index, each

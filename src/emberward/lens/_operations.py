@@ -175,9 +175,9 @@ class RankOperations:
     `free_bytes`: memory that the host could still give; None where that is not known. `why_short`: why fewer steps
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
     `units`: of each unit of FSDP's the line that made it, and its bytes whole. `replicated`: of each DDP its line.
-    `pageable`: lines that copy from memory
-    which is not pinned to a device. `looks`: moments, on the clock of the bounds, and the training thread's stack then,
-    innermost first. `alike`: by the program's lines around a place that calls torch, what of it was computed before.
+    `pageable`: lines that copy from memory which is not pinned to a device. `looks`: moments, on the clock of the
+    bounds, and the training thread's stack then, innermost first. `alike`: by the program's lines around a place that
+    calls torch, what of it was computed before.
     `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
     the lines around what put the tokens together; none where that was not seen.
     `copies`: of places that join again what they had joined, the share of their calls' time that it takes.

@@ -42,6 +42,7 @@ from emberward.sources._picks import PicksWatch, storage_of
 from emberward.sources._randomness import is_random_state, random_state
 from emberward.sources._rows import RowsWatch
 from emberward.sources._tables import TablesWatch
+from emberward.sources._values import MAX_PLAIN, has_compiled, tensors_in
 
 NUM_COMPARED = 3
 """Steps before the observed ones: one to compare with, and two that have to be alike."""
@@ -50,7 +51,6 @@ MAX_READ = 1 << 18
 MAX_READ_IN_ALL = 1 << 26
 MAX_CALLS = 60_000
 """Of all compared steps. Of longer ones nothing is said."""
-MAX_PLAIN = 1 << 16
 MAX_FRAMES = 200
 _READS = frozenset(
     {"item", "tolist", "equal", "allclose", "is_nonzero"}
@@ -136,8 +136,7 @@ class AlikeWatch:
 
     def start(self) -> None:
         """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if dynamo is not None and dynamo.counters["stats"].get("unique_graphs"):
+        if has_compiled():
             return
         self.is_on = True
         self._insert()
@@ -201,7 +200,7 @@ class AlikeWatch:
             return func(*args, **named)
         key, given, versions, state = None, [], [], None
         with self._careful():
-            given = [*_tensors((args, named))]
+            given = [*tensors_in((args, named))]
             versions = [_version(each) for each in given]
             key = self._key(func, args, named)
             is_again = key is not None and (key in self._before or key in self._now)
@@ -218,7 +217,7 @@ class AlikeWatch:
             self.inputs.note(func, named, given, lambda: self._where(sys._getframe(3))[0])
             if storages or name in _READS:
                 where, is_own = self._where(sys._getframe(1))
-                made = _Call(where, is_own, took_ns, any(each.requires_grad for each in _tensors(result)))
+                made = _Call(where, is_own, took_ns, any(each.requires_grad for each in tensors_in(result)))
                 is_alike = key is not None and (
                     key in self._before or (first is not None and self._is_again(key, made, first, result))
                 )
@@ -229,7 +228,7 @@ class AlikeWatch:
                 self._rows.note(name, args, named, given, result, of_program, took_ns)
                 self._picks.note(name, args, given, result, of_program, took_ns)
                 self._tables.note(func, args, named, given, made.has_graph)
-                self._padding.note_made(where, given, [*_tensors(result)])
+                self._padding.note_made(where, given, [*tensors_in(result)])
                 self._copies.note(name, given, result, of_program, took_ns)
             if func is nn.functional.embedding:
                 self._padding.note(self._where(sys._getframe(1))[0], args, named)
@@ -257,7 +256,7 @@ class AlikeWatch:
         if name == "__set__" and given:
             changed, key = given[:1], None
         held = {storage_of(each) for each in given}
-        new = [each for each in _tensors(result) if not any(each is other for other in given)]
+        new = [each for each in tensors_in(result) if not any(each is other for other in given)]
         for each in new:
             if (storage := storage_of(each)) not in held:
                 # Memory that was another tensor's before.
@@ -287,7 +286,7 @@ class AlikeWatch:
 
     def _ask_backward(self, call: _Call, result: Any) -> None:
         """Notes whether a backward goes through what a call has made."""
-        nodes = [each.grad_fn for each in _tensors(result) if each.grad_fn is not None]
+        nodes = [each.grad_fn for each in tensors_in(result) if each.grad_fn is not None]
         left = [call]
 
         def goes(_: Any) -> None:
@@ -469,15 +468,6 @@ def _put_on(found: Iterable[Any]) -> None:
     push: Any = _push_mode
     for mode in found:
         push(mode)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from itertools.chain.from_iterable(map(_tensors, value.values()))
-    elif isinstance(value, list | tuple) and len(value) <= MAX_PLAIN:
-        yield from itertools.chain.from_iterable(map(_tensors, value))
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -216,11 +216,12 @@ class GradientWatch:
                     front.append(above)
         idle = [node for node, needed in zip(graph, is_needed, strict=True) if not needed]
         whole = [node.sequence for node in idle if node.leaf is None]
-        half = [graph[above].sequence for node in idle for above in node.above if is_needed[above]]
-        half = [each for each in half if each in {node.sequence for node in graph if node.is_product}]
-        if whole or (half and "inputs" in of):
+        # A net that judges another one is gone through for what it is given: that it computes more is no mistake.
+        halves = (graph[above] for node in idle for above in node.above if is_needed[above]) if "inputs" in of else ()
+        half = [node.sequence for node in halves if node.is_product]
+        if whole or half:
             spans = {"backward": [backward.began_ns, backward.ended_ns], "site": site or backward.site}
-            self._unread.append({"sequences": whole, "half": half if "inputs" in of else [], **spans, **of})
+            self._unread.append({"sequences": whole, "half": half, **spans, **of})
 
     def _again(self, number: int) -> dict[str, Any] | None:
         """The nodes of a backward that one before it went through, to gradients that both have added to."""

@@ -35,6 +35,7 @@ from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
 from emberward.sources._parts import PartsWatch
 from emberward.sources._units import REPLICATED, UNITS
+from emberward.sources._values import has_compiled
 
 NUM_STEPS = 5
 MAX_OPERATIONS = 200_000
@@ -179,8 +180,7 @@ class OperationProbe:
                     self._graphs.append((began_ns, time.time_ns()))
 
         self._replace(torch.autograd, "_engine_run_backward", backward)
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if dynamo is not None and dynamo.counters["stats"].get("unique_graphs"):
+        if has_compiled():
             return
         before = modules.register_module_forward_pre_hook(self._enter)
         after = modules.register_module_forward_hook(lambda module, args, result: self._leave(), always_call=True)

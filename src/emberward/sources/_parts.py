@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._picks import storage_of
+from emberward.sources._values import has_compiled, tensors_in
 
 MAX_OPERATIONS = 60_000
 """Of all compared steps. Of longer ones nothing is said."""
@@ -90,9 +91,7 @@ class PartsWatch:
 
     def start(self) -> None:
         """Follows from now on, where the program has distributed tensors, and neither compiled graphs nor a mode."""
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        is_compiled = dynamo is not None and dynamo.counters["stats"].get("unique_graphs")
-        is_free = not is_compiled and not _get_current_dispatch_mode_stack()
+        is_free = not has_compiled() and not _get_current_dispatch_mode_stack()
         if is_free and _TENSORS in sys.modules and distributed.is_initialized():
             self._mode = _Mode(self)
             self._mode.__enter__()
@@ -143,7 +142,7 @@ class PartsWatch:
         return result
 
     def _note(self, func: Any, args: Any, named: Any, result: Any, took_ns: int) -> None:
-        given, made, name = [*_tensors((args, named))], [*_tensors(result)], func._schema.name
+        given, made, name = [*tensors_in((args, named))], [*tensors_in(result)], func._schema.name
         held = {storage_of(each) for each in given}
         for each in made:
             if storage_of(each) not in held:
@@ -277,17 +276,6 @@ def _dim_after(tensor: torch.Tensor, parts: _Parts, made: torch.Tensor) -> int |
     else:
         found = [i for i in range(made.dim()) if made.shape[i] == size and made.stride(i) == apart]
     return found[0] if len(found) == 1 else None
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
 
 
 def _where(frame: FrameType | None) -> Where:

@@ -300,7 +300,7 @@ def test_an_error_is_the_program_s_own_and_one_of_ours_is_none(monkeypatch):
     try:
         with pytest.raises(RuntimeError, match="must match"):
             torch.zeros(2) + torch.zeros(3)
-        monkeypatch.setattr(_alike, "_tensors", lambda value: 1 / 0)
+        monkeypatch.setattr(_alike, "tensors_in", lambda value: 1 / 0)
         assert float(torch.zeros(2).sum() + 1) == 1
     finally:
         watch.stop()
