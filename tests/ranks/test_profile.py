@@ -51,6 +51,39 @@ def test_a_stall_is_found_and_result_output_and_exit_code_are_the_programs_own(t
     assert sum(event["name"].startswith("step ") for event in events) >= 12
 
 
+HOOKED = """import sys
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+if sys.argv[1] == "fails":
+    from emberward.sources._sampler import Sampler
+    Sampler._note_loop = lambda sampler: 1 / 0
+steps = []
+register_optimizer_step_post_hook(lambda *_: steps.append(1))
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(24):
+    model(torch.randn(512, 64)).square().mean().backward()
+    optimizer.step()
+print("steps", len(steps))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [("runs", set()), ("fails", {"P110", "P111"})],
+)
+def test_hooks_of_the_program_s_own_stay_whole_and_a_profiler_that_fails_says_so(tmp_path, how, told):
+    (tmp_path / "train.py").write_text(HOOKED)
+    command = [sys.executable, "-m", "emberward", "profile", "--steps", "12", "--json", "--", sys.executable]
+    done = subprocess.run([*command, "train.py", how], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    document = json.loads(done.stdout)
+    assert (document["exit_code"], "steps 24" in done.stderr) == (0, True)
+    missing = {each["code"]: each["message"] for each in document["findings"] if each["code"] in ("P110", "P111")}
+    assert set(missing) == told
+    assert how == "runs" or "steps not sampled: ZeroDivisionError" in missing["P111"]
+
+
 SEARCH = """import time
 import torch
 

@@ -266,8 +266,10 @@ def read_profile(folder: RunFolder, *, warmup: int, can_measure: bool = False) -
     if asked is not None and isinstance(asked.get("warmup"), int):
         warmup = asked["warmup"]
     stems = {_stem(rank) for rank in chosen}
-    rings = [path for path in find_rings(folder.lens) if path.stem in stems] or _kept_rings(folder)
+    kept = find_rings(folder.lens)
+    rings = [path for path in kept if path.stem in stems] or (_kept_rings(folder) if chosen else kept)
     views = [view for path in rings if (view := read_ring(path, folds_waits=False)).rank is not None]
+    problems += [missing_part(text, ranks=(view.rank or 0,)) for view in views for text in view.problems]
     operations, unread = _operations_of(folder, stems)
     profile = profile_of(
         chosen,

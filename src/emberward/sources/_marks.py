@@ -41,8 +41,7 @@ MAX_TEXT = 300
 
 def mark_everything() -> None:
     """Puts the marks on. Called once in a process, with torch loaded."""
-    register_optimizer_step_pre_hook(_before_step)
-    register_optimizer_step_post_hook(_after_step)
+    mark_steps()
     iterator: Any = dataloader._BaseDataLoaderIter
     iterator.__next__ = _wrapped_next(iterator.__next__)
     torch.autograd.backward = _wrapped_backward(torch.autograd.backward)
@@ -71,6 +70,13 @@ def mark_everything() -> None:
             setattr(traceback, name, _wrapped_report(getattr(traceback, name)))
     threading._register_atexit(_main_ends)  # type: ignore[attr-defined]
     atexit.register(_process_ends)
+
+
+@functools.cache
+def mark_steps() -> None:
+    """Marks the steps of optimizers. Not to be called first while one steps: torch walks over its hooks meanwhile."""
+    register_optimizer_step_pre_hook(_before_step)
+    register_optimizer_step_post_hook(_after_step)
 
 
 def loaded(name: str, module: Any) -> None:

@@ -12,7 +12,9 @@ snapshot waits for the interpreter's switch interval, and one that comes late se
 thread gives the interpreter away for a long call of C, that call has the time of the Python before it. Of 1.5 ms of
 Python before each product of 4 ms a quarter was lost so with an interval of 0.2 ms, a twentieth with `ASK_S`. So short
 it is while the sampling thread waits for its moment alone, and its timer is as exact as the kernel's. Where other
-threads of the program compute in Python, it is `SWITCH_S`, for these give the interpreter to each other as often. A
+threads of the program compute in Python, it is `SWITCH_S`, for these give the interpreter to each other as often; and
+where the training thread lacked a processor for that long since the last look, for each time that the interpreter is
+asked for, a processor is taken from the program or another of its ranks, and its answer is as late as before. A
 call of C code that keeps the interpreter is seen when it returns, at its own line, and all moments that passed
 meanwhile are its. A thread that reads a file in small parts gives the interpreter away at each of them, some 0.4 ms
 from the last for text of 8 KiB, and has it back before the one that waits: that begins to wait anew each time (CPython
@@ -118,7 +120,10 @@ class Sampler:
         self._gc_began_ns = self._gc_busy_ns = 0
         self._collections: list[tuple[int, int, int]] = []
         """When each began and ended, and what of it was on a processor."""
-        self._is_over = threading.Event()
+        self._is_over = False
+        self._over = threading.Lock()
+        """Held until the sampling is over: to wait for it is one call of C."""
+        self._interval_s = SWITCH_S
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._switch_s = 0.0
@@ -129,7 +134,7 @@ class Sampler:
     def stepped(self) -> None:
         """A step has ended, in the thread that calls."""
         now = time.monotonic_ns()
-        if self._is_over.is_set() or os.getpid() != self._pid:
+        if self._is_over or os.getpid() != self._pid:
             return
         ended, self._step = self._step, self._step + 1
         if self._thread is None:
@@ -144,7 +149,7 @@ class Sampler:
         self._bounds.append(now)
         self._note_loop()
         if len(self._bounds) > self._num_steps:
-            self._is_over.set()
+            self._finish()
 
     def _begin(self) -> None:
         self._ident, self._native = threading.get_ident(), threading.get_native_id()
@@ -156,6 +161,7 @@ class Sampler:
         self._queued = [self._queue_ns()]
         self._switch_s = sys.getswitchinterval()
         gc.callbacks.append(self._collects)
+        self._over.acquire()
         self._thread = threading.Thread(target=self._run, name="emberward-lens", daemon=True)
         self._thread.start()
 
@@ -163,8 +169,13 @@ class Sampler:
         """Ends the sampling and writes what there is; blocks for that. Never raises."""
         thread = self._thread
         if thread is not None and os.getpid() == self._pid:
-            self._is_over.set()
+            self._finish()
             thread.join(timeout=MAX_WRITE_S)
+
+    def _finish(self) -> None:
+        self._is_over = True
+        with contextlib.suppress(RuntimeError):
+            self._over.release()
 
     def output(self, frame: FrameType | None) -> None:
         """The program prints or logs something at `frame`: its lines do so too."""
@@ -233,7 +244,9 @@ class Sampler:
             spent = max(now_ns - last_ns - collected, 1)
             used = min(max(busy - last_busy - collecting, 0) / spent, 1.0)
             queued = min(max(queue - last_queue - (collected - collecting), 0) / spent, 1.0)
-            key = (stack, self._flag(), self._beside() if used <= 1 / 2 else ())
+            others = self._others()
+            key = (stack, self._flag(), self._stacks_of(others) if used <= 1 / 2 else ())
+            self._interval_s = SWITCH_S if others or queue - last_queue > SWITCH_S * 1e9 else ASK_S
             if before is not None:
                 self._add(*_half(before, used, queued))
             before = key, step, num * int(PERIOD_S * 1e9), now_ns
@@ -257,14 +270,14 @@ class Sampler:
 
     def _look(self, due_ns: int) -> tuple[Stack | None, int] | None:
         """The stack at a moment or right after, and when that was. None when the sampling is over."""
-        if self._is_over.is_set() or (due_ns > time.monotonic_ns() and self._wait(due_ns)):
+        if self._is_over or (due_ns > time.monotonic_ns() and self._wait(due_ns)):
             return None
         return self._snapshot(), time.monotonic_ns()
 
     def _wait(self, until_ns: int) -> bool:
         """Waits until then and for the interpreter, which it keeps then. Whether the sampling is over."""
-        sys.setswitchinterval(min(SWITCH_S if self._is_beside() else ASK_S, self._switch_s))
-        is_over = self._is_over.wait(max(until_ns - time.monotonic_ns(), 0) / 1e9)
+        sys.setswitchinterval(min(self._interval_s, self._switch_s))
+        is_over = self._over.acquire(timeout=max(until_ns - time.monotonic_ns(), 0) / 1e9)
         # What it has to do, the training thread need not wait for.
         sys.setswitchinterval(min(SWITCH_S, self._switch_s))
         return is_over
@@ -282,18 +295,15 @@ class Sampler:
                 return found
         return None
 
-    def _others(self) -> Iterator[FrameType]:
+    def _others(self) -> list[FrameType]:
         """Where the other threads stand that do something of the program's."""
-        program = main_package()
-        for ident, frame in sys._current_frames().items():
-            if ident not in (self._ident, threading.get_ident()) and _is_at_work(frame, program):
-                yield frame
+        program, own = main_package(), (self._ident, threading.get_ident())
+        return [
+            frame for ident, frame in sys._current_frames().items() if ident not in own and _is_at_work(frame, program)
+        ]
 
-    def _is_beside(self) -> bool:
-        return any(True for _ in self._others())
-
-    def _beside(self) -> tuple[Stack, ...]:
-        return tuple(map(self._stack_of, islice(self._others(), MAX_BESIDE)))
+    def _stacks_of(self, frames: list[FrameType]) -> tuple[Stack, ...]:
+        return tuple(map(self._stack_of, frames[:MAX_BESIDE]))
 
     def _add(self, key: Seen, step: int, spent: tuple[int, int, int], at_ns: int) -> None:
         """Adds what was spent by the clock, on a processor, and for want of one."""
@@ -347,7 +357,7 @@ class Sampler:
                     file.write(json.dumps(line) + "\n")
             temporary.replace(self._path)
         except OSError:
-            self._is_over.set()
+            self._finish()
 
     def _waited_ns(self, *, is_last: bool) -> int:
         return (self._queued[-1] if is_last else self._queue_ns()) - self._queued[0]

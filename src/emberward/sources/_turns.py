@@ -45,7 +45,7 @@ class TurnWatch(Sampler):
     def dismiss(self) -> None:
         """The program ends steps: nothing is written."""
         self._is_dismissed = True
-        self._is_over.set()
+        self._finish()
         self._seen.clear()
 
     def _note_loop(self) -> None:

@@ -25,6 +25,7 @@ from emberward.sources._alike import NUM_COMPARED
 from emberward.sources._backward_steps import BackwardSteps
 from emberward.sources._gradients import watch_making
 from emberward.sources._live import CURRENT, LiveRecorder
+from emberward.sources._marks import mark_steps
 from emberward.sources._operations import NUM_STEPS, OPERATIONS_SUFFIX, OperationProbe
 from emberward.sources._sampler import Sampler
 from emberward.sources._tables import watch_tables
@@ -86,6 +87,7 @@ class _Lens:
             self.is_off = True
             if CURRENT.live is not None:
                 CURRENT.live.problem("steps not sampled", error)
+                _keep_ring(self._path().with_suffix(SUFFIX))
 
     def _observe(self) -> None:
         """Steps that the probe observes lie between the warm-up, whose last it compares, and those that are sampled."""
@@ -162,6 +164,7 @@ def start(environment: Mapping[str, str]) -> None:
     watch_making()
     watch_tables()
     register_optimizer_step_post_hook(ended)
+    mark_steps()
     BackwardSteps(ended_backward).start()
 
 
