@@ -48,26 +48,33 @@ def slack_of(rank: RankOperations, calls: Sequence[Call]) -> Mapping[Line, Seque
 
 
 def repeats_of(rank: RankOperations, calls: Sequence[Call], samples: RankSamples | None = None) -> tuple[Call, ...]:
-    """The gathers of what the same group has gathered before in the same step, and nobody has changed in between.
+    """The gathers of what the same group has gathered before in the same turn, and nobody has changed in between.
 
-    A step begins where the optimizer's ends. `samples` tell where the program's own loop turns: what its last turn has
-    gathered after the update, this one is not held to keep.
+    `samples` tell where the program's own loop turns: what its last turn has gathered after the update, this one is
+    not held to keep, and what it gathered before the update is there after it. A call where the one before was, with an
+    update in between, is of the next turn.
     """
     memory = _Memory(rank, ())
     asked = _asked(rank, calls)
     places = {} if samples is None else _places(samples, calls)
     turns = turns_of([call for call, _ in asked], rank.bounds_s)
-    seen: dict[tuple[Group, int, int, frozenset[Written]], list[Place]] = defaultdict(list)
+    seen: set[tuple[Group, int, frozenset[Written]]] = set()
+    before: tuple[Place, int] = (), 0
     again = []
     for call, issue in asked:
         given = frozenset(each for number in issue.given for each in memory.written(number, issue.began_s))
         if not call.op.startswith("all_gather") or not given or issue.given & issue.gotten:
             continue
-        key = call.group, bisect.bisect_right(rank.bounds_s, issue.began_s), call.num_bytes, given
-        here = places.get(((call.file, call.line), turns[call.group, call.number]), ())
-        if any(before <= here for before in seen[key]):
+        here = (
+            places.get(((call.file, call.line), turns[call.group, call.number]), ()),
+            bisect.bisect_right(rank.bounds_s, issue.began_s),
+        )
+        if here[0] < before[0] or (here[0] == before[0] and here[1] > before[1]):
+            seen.clear()
+        if (key := (call.group, call.num_bytes, given)) in seen:
             again.append(call)
-        seen[key].append(here)
+        seen.add(key)
+        before = here
     return tuple(again)
 
 

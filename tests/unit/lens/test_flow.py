@@ -221,6 +221,18 @@ class Twice(Program):
         self.part.mul_(0.5)
 
 
+class Reported(Twice):
+    """What was gathered for the loss is gathered again for a report, after the update that ends the step."""
+
+    def step(self):
+        for line in (2, 1):
+            parts = [torch.empty_like(self.part)]
+            self.call(lambda parts=parts: dist.all_gather(parts, self.part.detach().clone()), line=line)
+            parts[0].sum().item()
+            if line == 2:
+                self.part.mul_(0.5)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def alone():
     with warnings.catch_warnings():
@@ -279,26 +291,40 @@ def test_what_was_gathered_before_and_not_changed_since_is_gathered_twice(tmp_pa
         assert [call.line for call in repeats_of(observed(program, tmp_path), program.calls)] == lines
 
 
-def test_what_the_loop_s_last_turn_has_gathered_is_not_gathered_twice(tmp_path):
-    program = Twice(is_changed=False)
+def places_of(program, seen, places):
+    """Samples that show the two calls of each step at those lines of the program's loop."""
+    stacks = [
+        {"stack": [at], "flag": "", "steps": {step: [1000, 1000, int(1e9 * calls[at].issued_s) + 1000]}}
+        for step in range(NUM_STEPS)
+        for calls in [program.calls[2 * step : 2 * step + 2]]
+        for at in (0, 1)
+    ]
+    told = [
+        {**LOOPING, "bounds_ns": [int(1e9 * each) for each in seen.bounds_s]},
+        *({"place": ["train.py", "main", 1, "user", call.line, call.line, 0, 9, "CALL"]} for call in program.calls[:2]),
+        *({"place": ["loop.py", "fit", 1, "user", line, line, 0, 9, "CALL"]} for line in places),
+        *({**each, "stack": [each["stack"][0], 2 + each["stack"][0]]} for each in stacks),
+        {"end": True},
+    ]
+    return samples_of(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "places", "lines"),
+    [
+        (Twice, (30, 38), [2] * NUM_STEPS),
+        (Twice, (38, 30), []),
+        (Reported, (38, 30), [2] * (NUM_STEPS - 1)),
+        (Reported, (30, 30), []),
+    ],
+)
+def test_what_a_turn_of_the_loop_has_gathered_it_has_after_the_update_and_the_next_turn_has_not(
+    kind, places, lines, tmp_path
+):
+    program = kind(is_changed=False)
     program.call = partial(program.call, op="all_gather")
     seen = observed(program, tmp_path)
-    for places, lines in (((30, 38), [2] * NUM_STEPS), ((38, 30), [])):
-        stacks = [
-            {"stack": [at], "flag": "", "steps": {step: [1000, 1000, int(1e9 * calls[at].issued_s) + 1000]}}
-            for step in range(NUM_STEPS)
-            for calls in [program.calls[2 * step : 2 * step + 2]]
-            for at in (0, 1)
-        ]
-        bounds = [int(1e9 * each) for each in seen.bounds_s]
-        told = [
-            {**LOOPING, "bounds_ns": bounds},
-            *({"place": ["train.py", "main", 1, "user", line, line, 0, 9, "CALL"]} for line in (1, 2)),
-            *({"place": ["loop.py", "fit", 1, "user", line, line, 0, 9, "CALL"]} for line in places),
-            *({**each, "stack": [each["stack"][0], 2 + each["stack"][0]]} for each in stacks),
-            {"end": True},
-        ]
-        assert [call.line for call in repeats_of(seen, program.calls, samples_of(told))] == lines
+    assert [call.line for call in repeats_of(seen, program.calls, places_of(program, seen, places))] == lines
 
 
 LOOPING = {
