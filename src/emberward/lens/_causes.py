@@ -34,7 +34,7 @@ from itertools import pairwise
 
 from emberward.findings import Cause
 from emberward.lens._batches import batch_at
-from emberward.lens._debug_modes import switched_on_at
+from emberward.lens._debug_modes import MODES, mode_of, switched_on_at
 from emberward.lens._elements import read_one_by_one
 from emberward.lens._host_work import host_work
 from emberward.lens._lists import listed_at
@@ -64,7 +64,7 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
     (r"-packages/(?!torch/)", _LIBRARY_SAVES, Cause.SAVE_IN_STEP),
     (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
-    (r"torch/fx/traceback\.py$", frozenset({"format_stack"}), Cause.DEBUG_MODE),
+    *((pattern, functions, Cause.DEBUG_MODE) for pattern, functions, _ in MODES),
     (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),
     (r"/logging/(__init__|handlers)\.py$", None, Cause.LOGGING),
     (r"/tqdm/", _OF_BARS, Cause.LOGGING),
@@ -208,7 +208,9 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if judged is not None:
         told = _by_function(frames, *judged, sources)
         if told is not None and told.cause is Cause.DEBUG_MODE:
-            return replace(told, site=switched_on_at(users, rank, sources) or users[-1].site, inner=told.site)
+            switches = mode_of(frames)
+            at = switched_on_at(users, rank, sources, switches) or users[-1].site if switches else None
+            return told if at is None else replace(told, site=at, inner=told.site)
     elif (saved := save_beside(frames[0], sources)) is not None:
         return Told(cause=Cause.SAVE_IN_STEP, site=saved, inner=frames[0].site)
     elif (read := read_one_by_one(users, rank, sources)) is not None:

@@ -7,12 +7,17 @@ formula of a backward does else, and which the observed steps show. What that ta
 the line to change is the one that switches it on: a call, or an argument by that name which a library is given, in a
 dictionary too.
 
+Libraries have modes of their own, of which the frames tell: transformers looks at what each module is given and gives
+for numbers that are too large (`debug="underflow_overflow"`), and torch's distributions check their arguments and
+samples unless `validate_args` is off, which is for debugging (torch/distributions/distribution.py: on by `__debug__`).
+
 At its debug level DETAIL torch.distributed compares each collective between the ranks before it begins: a barrier and
 two gathers (ProcessGroupWrapper.cpp, ``runCollectiveChecks``), inside the operation that issues the call, which else
 returns at once. How long that lasts on the rank that comes last is what it takes.
 """
 
 import ast
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -26,10 +31,23 @@ from emberward.lens._work import NODE, both, length_of
 _LEVELS = frozenset({"set_debug_level", "TORCH_DISTRIBUTED_DEBUG"})
 _DETAIL = "DETAIL"
 _ANOMALY = frozenset({"detect_anomaly", "set_detect_anomaly"})
+MODES = (
+    (r"torch/fx/traceback\.py$", frozenset({"format_stack"}), _ANOMALY),
+    (r"transformers/debug_utils\.py$", None, frozenset({"DebugUnderflowOverflow", "debug"})),
+    (r"torch/distributions/constraints\.py$", None, frozenset[str]()),
+    (r"torch/distributions/distribution\.py$", frozenset({"__init__", "_validate_sample"}), frozenset[str]()),
+)
+"""Files and functions that run in a debug mode alone, and what switches it on; empty: it is on unless it is off."""
 CHECKPOINTING = frozenset(
     {"gradient_checkpointing", "gradient_checkpointing_enable", "set_grad_checkpointing", "activation_checkpointing"}
 )
 """By which libraries (transformers, diffusers, timm, accelerate) are asked to compute forwards again."""
+
+
+def mode_of(frames: Iterable[Instruction]) -> frozenset[str]:
+    """What switches the mode on in which these frames run; empty where nothing has to."""
+    known = (switches for place in frames for pattern, _, switches in MODES if re.search(pattern, place.file))
+    return next(known, frozenset())
 
 
 def switched_on_at(

@@ -43,8 +43,9 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.RECOMPILE: ("a graph is compiled again", "mark the size that changes as dynamic, or pad it to a few sizes"),
     Cause.DEBUG_STRING: ("builds a text that is never shown", "ask whether the level is on before you build it"),
     Cause.DEBUG_MODE: (
-        "keeps the stack of each operation and looks for NaN, for autograd's anomaly mode is on",
-        "switch detect_anomaly on only to look for a NaN",
+        "does what a debugging mode asks for: stacks and looks for NaN (detect_anomaly), looks at what modules give "
+        "(debug=), checks of a distribution's arguments (validate_args)",
+        "switch it on only to look for an error",
     ),
     Cause.LOGGING: ("writes a log", "log every N steps, or from a thread of its own"),
     Cause.SAVE_IN_STEP: ("writes a save while training stands", "copy in the step and write beside it (async save)"),

@@ -23,6 +23,7 @@ from emberward.lens._unused import GOTTEN_AT
 _MODE = re.compile(r"[rwaxbt+]*[wax+][rwaxbt+]*")
 _WRITE_TEXT = frozenset({"savefig", "to_csv", "to_json", "write_text"})
 _WRITE_BYTES = frozenset({"imsave", "imwrite", "to_parquet", "to_pickle", "write_bytes"})
+_COLLECTS = frozenset({"add", "append", "extend", "update"})
 _SHOWS = KEEPERS | {
     "add_scalar", "add_scalars", "float", "format", "log_dict", "log_metrics", "max", "mean", "min", "numel", "round",
     "set_description", "set_postfix", "size", "str", "sum",
@@ -72,7 +73,7 @@ def _written_at(users: Sequence[Instruction], sources: Sources) -> tuple[Cause, 
         writes = _writes(scope, source)
         calls = [above[0], *above[1 : above.index(statement)]] if statement in above else []
         found = next((writes[each] for each in calls if each in writes), None)
-        if found is None and isinstance(statement, ast.Assign):
+        if found is None and statement is not None:
             found = _only_written(statement, scope, source, writes)
         if found is not None:
             return found, place
@@ -126,13 +127,27 @@ def _names_of(node: ast.AST) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-def _only_written(statement: ast.Assign, scope: ast.AST, source: Source, writes: dict[ast.AST, Cause]) -> Cause | None:
-    """What is written, where all that reads what a statement binds writes it."""
-    names = {each.id for each in statement.targets if isinstance(each, ast.Name)}
+def _only_written(statement: ast.stmt, scope: ast.AST, source: Source, writes: dict[ast.AST, Cause]) -> Cause | None:
+    """What is written, where all that reads what a statement binds, or puts into a collection, writes it."""
+    names = {each.id for each in _takers(statement)}
+    taking = {each for one in ast.walk(scope) for each in _takers(one)}
     reads = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id in names]
-    reads = [each for each in reads if isinstance(each.ctx, ast.Load)]
+    reads = [each for each in reads if isinstance(each.ctx, ast.Load) and each not in taking]
     into = [next((writes[up] for _, up in source.above(each) if up in writes), None) for each in reads]
     return into[0] if into and None not in into else None
+
+
+def _takers(statement: ast.AST) -> Iterator[ast.Name]:
+    """The names that take what a statement computes: by `=`, as a part, or by a method of theirs."""
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            base = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(base, ast.Name):
+                yield base
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        method = statement.value.func
+        if isinstance(method, ast.Attribute) and method.attr in _COLLECTS and isinstance(method.value, ast.Name):
+            yield method.value
 
 
 def _scored_at(users: Sequence[Instruction], sources: Sources, *, is_seldom: bool) -> Instruction | None:

@@ -406,7 +406,8 @@ def feeds(names: set[str], scope: ast.AST) -> bool:
     calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call)]
     backward = [call for call in calls if call_name(call) == "backward"]
     if not backward:
-        given = [arg for call in calls if call_name(call) not in KEEPERS for arg in (*call.args, *call.keywords)]
+        kept = {each for call in calls if call_name(call) in KEEPERS for each in ast.walk(call)}
+        given = [arg for call in calls if call not in kept for arg in (*call.args, *call.keywords)]
         return any(names & names_in(arg) for arg in given)
     return bool(names & reached_by(scope))
 

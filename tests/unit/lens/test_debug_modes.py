@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from unit.lens.test_logs_and_lists import RANK
 from unit.lens.test_stalls import line_of, measure, stalls
 from unit.lens.test_work import NONE, rank_of
 
 from emberward.findings import Cause
-from emberward.lens import Sources, samples_of
+from emberward.lens import Instruction, Sampled, Sources, samples_of, tell
 from emberward.lens._debug_modes import _ANOMALY, CHECKPOINTING, _switched
 from emberward.lens._source import Source
 from emberward.lens._stalls import Stall, with_checks
@@ -40,6 +41,43 @@ def test_anomaly_mode_is_named_at_the_line_that_switches_it_on(tmp_path):
 
 def test_a_mode_that_is_off_costs_nothing(tmp_path):
     assert stalls(measure(tmp_path, trains_in_a_mode_that_is_off)) == []
+
+
+MEANS = torch.zeros(512, 8)
+
+
+def samples_of_a_policy(step, **options):
+    for _ in range(100):
+        torch.distributions.Normal(MEANS, 1.0, **options).log_prob(MEANS)  # here
+
+
+def samples_without_checks(step):
+    samples_of_a_policy(step, validate_args=False)
+
+
+def test_checks_of_a_distribution_s_arguments_are_a_mode_that_can_be_left_off(tmp_path):
+    found = {(each.cause, each.site) for each in stalls(measure(tmp_path, samples_of_a_policy))}
+    assert (Cause.DEBUG_MODE, f"{__file__}:{line_of(samples_of_a_policy)}") in found
+    assert all(each.cause is not Cause.DEBUG_MODE for each in stalls(measure(tmp_path, samples_without_checks)))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("\nTrainingArguments(debug='underflow_overflow')\n", 2),
+        ("\n\nDebugUnderflowOverflow(model)\n", 3),
+        ("", 1),
+    ],
+)
+def test_a_library_s_own_mode_is_told_where_it_is_switched_on(text, line):
+    looks = Instruction(
+        "/x/site-packages/transformers/debug_utils.py", "get_abs_min_max", 1, "package", 9, 9, 4, 9, "CALL"
+    )
+    start = Instruction("train.py", "main", 1, "user", 1, 1, 0, 9, "CALL")
+    rank = replace(RANK, loop=(("train.py", "main", 1),))
+    sources = Sources(lambda file: "trainer.train()" + text if file == "train.py" else "")
+    found = tell(Sampled(stack=(looks, start), flag="", steps={0: (0.01, 0.01)}), rank, sources)
+    assert (found.cause, found.site) == (Cause.DEBUG_MODE, f"train.py:{line}")
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,28 @@ def test_what_goes_into_a_file_is_a_log_and_bytes_are_a_save(line, text, cause):
     assert (found if found is None or found[0] is not Cause.EVAL else None) == (cause and (cause, line))
 
 
+RECORDS = """class Watch:
+    def __init__(self, path):
+        self.file = open(path, "w")
+    def step(self, number):
+        record = {"step": number}
+        for name, values in self.all():
+            record["weights/" + name] = describe(values)
+            record.update(describe(values))
+            seen[name] = describe(values)
+        self.file.write(json.dumps(record))
+        return seen
+"""
+
+
+@pytest.mark.parametrize(("line", "is_told"), [(7, True), (8, True), (9, False)])
+def test_what_is_put_into_a_record_that_is_only_written_is_written(line, is_told):
+    column = RECORDS.splitlines()[line - 1].index("describe")
+    place = Instruction("train.py", "step", 1, "user", line, line, column, column + len("describe(values)"), "CALL")
+    found = told(replace(JSON, file="/x/site-packages/numpy/lib/histograms.py"), place, program=RECORDS)
+    assert found == ((Cause.LOGGING, line) if is_told else None)
+
+
 @pytest.mark.parametrize("library", [(SKLEARN,), (OTHERS,), (TORCH, OTHERS)])
 @pytest.mark.parametrize(
     ("line", "is_told"),
