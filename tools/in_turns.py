@@ -75,11 +75,12 @@ class Side:
 
 
 def steps_in_turns(
-    sides: Sequence[tuple[Path, Callable[[Path], list[str]]]], *, limit_s: float
+    sides: Sequence[tuple[Path, Callable[[Path], list[str]]]], *, limit_s: float, first_steps: int = FIRST_STEPS
 ) -> tuple[float | None, ...]:
     """The mean milliseconds of an optimizer's step of each side; None for one that failed or told too few steps.
 
-    `sides`: a folder, and the command to run in it, of a file that `told_steps` is to write. Blocks until both ended.
+    `sides`: a folder, and the command to run in it, of a file that `told_steps` is to write. `first_steps`: that both
+    make before their turns. Blocks until both ended.
     """
     with tempfile.TemporaryDirectory() as place:
         started: list[Side] = []
@@ -92,7 +93,7 @@ def steps_in_turns(
                     stderr=subprocess.DEVNULL,
                 )  # fmt: skip
                 started.append(Side(process, file))
-            until_s = _take_turns(started, end_s)
+            until_s = _take_turns(started, end_s, first_steps)
             for side in started:
                 side.process.wait(max(end_s - time.monotonic(), 1.0))
         except subprocess.TimeoutExpired:
@@ -103,11 +104,11 @@ def steps_in_turns(
         return tuple(None if side.process.returncode else side.step_ms(until_s) for side in started)
 
 
-def _take_turns(sides: Sequence[Side], end_s: float) -> float:
+def _take_turns(sides: Sequence[Side], end_s: float, first_steps: int) -> float:
     """Until one has ended, or `end_s`; when that was. All go on afterwards."""
-    while any(len(told_steps.read(side.file)) < FIRST_STEPS and side.process.poll() is None for side in sides):
+    while any(len(told_steps.read(side.file)) < first_steps and side.process.poll() is None for side in sides):
         for side in sides:
-            if side.since_s is None and len(told_steps.read(side.file)) >= FIRST_STEPS:
+            if side.since_s is None and len(told_steps.read(side.file)) >= first_steps:
                 side.stop()
         if time.monotonic() > end_s:
             break
