@@ -225,7 +225,7 @@ class AlikeWatch:
                     self._now[key] = made
                 self._count(made, is_alike, storages, has_written)
                 of_program = where if is_own else ()
-                self._rows.note(name, args, named, given, result, of_program, took_ns)
+                self._rows.note(name, args, named, given, result, where, took_ns, is_own=is_own)
                 self._picks.note(name, args, given, result, of_program, took_ns)
                 self._tables.note(func, args, named, given, made.has_graph)
                 self._padding.note_made(where, given, [*tensors_in(result)])

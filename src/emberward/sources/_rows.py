@@ -6,7 +6,8 @@ over all positions, those rows alone are needed that are picked of its end: by a
 row that is zero for most of them, as the gate of an expert is, or by a loss, which leaves out the rows whose target it
 ignores. What a value's readers need adds up; who reads it in another way needs all
 of it, and so does a value of which no reader was seen. A sum with another value of as many rows is such a reader: the
-stream past a block is no head. Calls from within an installed library are its own.
+stream past a block is no head. What a library computes is its own affair, but for products whose rows the program
+itself leaves out: it can ask for fewer, as for the logits of the last position.
 
 [Note: weights that nothing reads]
 Attention that gives its weights makes them whole, which fused attention does not (torch.nn.MultiheadAttention,
@@ -42,6 +43,8 @@ _VIEWS = frozenset(
     {"view", "view_as", "reshape", "flatten", "unflatten", "transpose", "permute", "squeeze", "unsqueeze", "contiguous"}
     | {"clone", "detach", "to", "type", "type_as", "float", "double", "half", "bfloat16"}
 )
+_CUT = _VIEWS | _PRODUCTS | {"linear"}
+"""Of a library's, what it makes no more of than it is asked for."""
 _PICKS = frozenset({"__getitem__", "select", "narrow", "index_select"})
 _LOSSES = frozenset({"cross_entropy", "nll_loss"})
 _OF_LOSSES = ("input", "target", "weight", "size_average", "ignore_index")
@@ -59,8 +62,10 @@ class _Made:
     parent: "_Made | None"
     where: Where
     took_ns: int
-    is_view: bool
+    name: str
     has_backward: bool
+    is_told: bool
+    """Whether what of it is left out is the program's affair: it made it, or it leaves out rows of a product."""
     needed: float | None = None
 
 
@@ -82,9 +87,18 @@ class RowsWatch:
         """Places that made such rows; others are losses that computed with them."""
 
     def note(
-        self, name: str, args: Any, named: Any, given: Sequence[torch.Tensor], made: Any, where: Where, took_ns: int
+        self,
+        name: str,
+        args: Any,
+        named: Any,
+        given: Sequence[torch.Tensor],
+        made: Any,
+        where: Where,
+        took_ns: int,
+        *,
+        is_own: bool,
     ) -> None:
-        """A call that gave `made`; `where`: the program's lines around it, empty where a library made it."""
+        """A call that gave `made`; `where`: the program's lines around it; `is_own`: no library made it."""
         parents = [each for tensor in given if (each := self._of(tensor)) is not None]
         self._spent[where][2] += took_ns
         several = made if isinstance(made, list | tuple) else (made,)
@@ -92,25 +106,26 @@ class RowsWatch:
         self.graph_ns += took_ns * has_backward
         for tensor in given if self._weights else ():
             self._weights.pop(storage_of(tensor), None)
-        if name == _ATTENTION and where:
+        if name == _ATTENTION and is_own:
             self._note_attention(args, named, several, where, took_ns)
         if name in _LOSSES and isinstance(made, torch.Tensor):
             read = _read_by_loss(args, named)
             for parent in parents:
-                _need(parent, read)
-            self._waste(where, took_ns * (1 - read), has_backward=has_backward)
+                _need(parent, read, is_own=is_own)
+            if is_own:
+                self._waste(where, took_ns * (1 - read), has_backward=has_backward)
             return
         if name in _PICKS and len(parents) == 1 and isinstance(made, torch.Tensor) and self._of(given[0]) is parents[0]:
-            _need(parents[0], _picked(given[0], made))
+            _need(parents[0], _picked(given[0], made), is_own=is_own)
             return
         if name in _BY_FACTORS and len(parents) == 1 and (read := _kept_by_factors(given, made)) < 1:
-            _need(parents[0], read)
+            _need(parents[0], read, is_own=is_own)
             return
         if not isinstance(made, torch.Tensor) or len(parents) > 1 or not _is_by_rows(name, args, given, parents):
             for parent in parents:
                 _need(parent, 1.0)
             return
-        value = _Made(weakref.ref(made), parents[0] if parents else None, where, took_ns, name in _VIEWS, has_backward)
+        value = _Made(weakref.ref(made), parents[0] if parents else None, where, took_ns, name, has_backward, is_own)
         self._values[id(made)] = value
         self._order.append(value)
 
@@ -130,12 +145,12 @@ class RowsWatch:
         self._weights.clear()
         for value in reversed(self._order):
             needed = 1.0 if value.needed is None else min(value.needed, 1.0)
-            if value.where and needed < 1:
+            if value.where and value.is_told and needed < 1:
                 self._waste(value.where, value.took_ns * (1 - needed), has_backward=value.has_backward)
-                if not value.is_view:
+                if value.name not in _VIEWS:
                     self._makers.add(value.where)
             if value.parent is not None:
-                _need(value.parent, needed)
+                _need(value.parent, needed, is_own=value.is_told and value.name in _VIEWS)
         self._order.clear()
         self._values.clear()
 
@@ -173,8 +188,10 @@ def _share_of_weights(args: Any, named: Any) -> float:
     return max(1 - took_ns[3] / max(took_ns[2], 1), 0.0)
 
 
-def _need(value: _Made, share: float) -> None:
+def _need(value: _Made, share: float, *, is_own: bool = False) -> None:
+    """`is_own`: who needs no more is the program."""
     value.needed = (value.needed or 0.0) + share
+    value.is_told = value.is_told or (is_own and share < 1 and value.name in _CUT)
 
 
 def _is_by_rows(name: str, args: Any, given: Sequence[torch.Tensor], parents: Sequence[_Made]) -> bool:
