@@ -43,6 +43,7 @@ def alike_work(
             *_rows(rank, sampled, sources),
             *_picks(rank, sampled, sources),
             *_copies(rank, sampled, sources),
+            *_wide(rank, sampled, sources),
             *_padded(rank, sampled, sources),
         )
         for cause, site, cost_s, evidence, sure in in_vain:
@@ -219,6 +220,29 @@ def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Itera
         )
         sure = each.sure(sampled.num_steps)
         yield _InVain(Cause.UNUSED_RESULT, f"{file}:{line}", forward_s + behind_s, evidence, sure)
+
+
+def _wide(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    """What numbers of 64 bits take that nobody asked for, at the line where they became so."""
+    spent: dict[Where, _Spent] = defaultdict(_Spent)
+    behind: dict[Where, float] = defaultdict(float)
+    for each in rank.wide.values():
+        behind[each.became] += each.backward
+    for seen in sampled.stacks if behind else ():
+        users = [place for place in seen.stack if place.owner == USER]
+        wide = rank.wide.get(tuple((place.file, place.line) for place in users))
+        if wide is not None and not seen.flag and tell(seen, sampled, sources) is None:
+            spent[wide.became].add(wide.became[0][1], seen, wide.wide_ns / wide.all_ns)
+    backward_s = _backward_s(rank, sampled) if spent else 0.0
+    for became, lost in spent.items():
+        forward_s = lost.lines.total() / 1e9 / sampled.num_steps
+        behind_s = backward_s * behind[became]
+        evidence = (
+            "numbers of 32 and of 64 bits meet there, and what is made of them is computed in 64",
+            f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
+        )
+        site = "{}:{}".format(*became[0])
+        yield _InVain(Cause.REDUNDANT_WORK, site, forward_s + behind_s, evidence, lost.sure(sampled.num_steps))
 
 
 def _backward_s(rank: RankOperations, sampled: RankSamples) -> float:

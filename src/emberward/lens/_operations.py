@@ -102,6 +102,18 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Wide:
+    """Of a place that computes in 64 bits: where its numbers became so, nanoseconds that are for nothing and of all of
+    torch's calls there, and their share in all that has a backward. See [Note: numbers of 64 bits] in `sources._wide`.
+    """
+
+    became: Where
+    wide_ns: float
+    all_ns: float
+    backward: float
+
+
+@dataclass(frozen=True, slots=True)
 class Picks:
     """Of a place with products that pick: nanoseconds of these and of all of torch's calls there, and their share in
     all that has a backward. See [Note: products that pick] in `sources._picks`."""
@@ -181,6 +193,7 @@ class RankOperations:
     `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
     the lines around what put the tokens together; none where that was not seen.
     `copies`: of places that join again what they had joined, the share of their calls' time that it takes.
+    `wide`: of places that compute in 64 bits, where their numbers became so, and what of it is for nothing.
     `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
     `checks_calls`: torch compares each collective between the ranks before it begins.
     """
@@ -206,6 +219,7 @@ class RankOperations:
     alike: Mapping[Where, Alike] = field(default_factory=dict)
     padded: tuple[tuple[Where, float, Where], ...] = ()
     rows: Mapping[Where, Rows] = field(default_factory=dict)
+    wide: Mapping[Where, Wide] = field(default_factory=dict)
     picks: Mapping[Where, Picks] = field(default_factory=dict)
     copies: Mapping[Where, float] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
@@ -252,6 +266,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     alike: dict[Where, Alike] = {}
     padded: list[tuple[Where, float, Where]] = []
     rows: dict[Where, Rows] = {}
+    wide: dict[Where, Wide] = {}
     picks: dict[Where, Picks] = {}
     copies: dict[Where, float] = {}
     held: list[Held] = []
@@ -294,6 +309,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "rows" in line:
             where, *of_place = line["rows"]
             rows[_where(where)] = Rows(*of_place)
+        elif "wide" in line:
+            where, became, *of_place = line["wide"]
+            wide[_where(where)] = Wide(_where(became), *of_place)
         elif "copies" in line:
             where, copied_ns, all_ns = line["copies"]
             copies[_where(where)] = min(copied_ns / max(all_ns, 1), 1.0)
@@ -351,6 +369,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         alike=alike,
         padded=tuple(padded),
         rows=rows,
+        wide=wide,
         picks=picks,
         copies=copies,
         held=tuple(held),

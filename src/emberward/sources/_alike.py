@@ -42,6 +42,7 @@ from emberward.sources._picks import PicksWatch, storage_of
 from emberward.sources._randomness import is_random_state, random_state
 from emberward.sources._rows import RowsWatch
 from emberward.sources._tables import TablesWatch
+from emberward.sources._wide import WideWatch
 from emberward.sources._values import MAX_PLAIN, has_compiled, tensors_in
 
 NUM_COMPARED = 3
@@ -131,8 +132,8 @@ class AlikeWatch:
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
         self._rows, self._picks, self._tables, self._padding = RowsWatch(), PicksWatch(), TablesWatch(), PaddingWatch()
-        self._copies, self.inputs = CopiesWatch(), InputsWatch()
-        self._parts = (self._rows, self._picks, self._tables, self._padding, self._copies, self.inputs)
+        self._copies, self.inputs, self._wide = CopiesWatch(), InputsWatch(), WideWatch()
+        self._parts = (self._rows, self._picks, self._tables, self._padding, self._copies, self.inputs, self._wide)
 
     def start(self) -> None:
         """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
@@ -192,6 +193,7 @@ class AlikeWatch:
         yield from self._picks.lines(self._rows.graph_ns)
         yield from self._tables.lines()
         yield from self._copies.lines()
+        yield from self._wide.lines()
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
@@ -230,6 +232,7 @@ class AlikeWatch:
                 self._tables.note(func, args, named, given, made.has_graph)
                 self._padding.note_made(where, given, [*tensors_in(result)])
                 self._copies.note(name, given, result, of_program, took_ns)
+                self._wide.note(name, named, given, [*tensors_in(result)], where, took_ns)
             if func is nn.functional.embedding:
                 self._padding.note(self._where(sys._getframe(1))[0], args, named)
         return result
