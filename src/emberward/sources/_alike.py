@@ -42,8 +42,8 @@ from emberward.sources._picks import PicksWatch, storage_of
 from emberward.sources._randomness import is_random_state, random_state
 from emberward.sources._rows import RowsWatch
 from emberward.sources._tables import TablesWatch
-from emberward.sources._wide import WideWatch
 from emberward.sources._values import MAX_PLAIN, has_compiled, tensors_in
+from emberward.sources._wide import WideWatch
 
 NUM_COMPARED = 3
 """Steps before the observed ones: one to compare with, and two that have to be alike."""
