@@ -1,0 +1,42 @@
+import statistics
+import tempfile
+import time
+
+import lightning as L
+import torch.distributed as dist
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.strategies import DDPStrategy
+
+from buoy import Buoy
+
+
+class Stopwatch(L.Callback):
+    def __init__(self):
+        self.ends = []
+
+    def on_train_batch_end(self, trainer, module, *rest):
+        self.ends.append(time.perf_counter())
+
+
+def main(steps=60):
+    L.seed_everything(0, verbose=False)
+    watch = Stopwatch()
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = L.Trainer(
+            accelerator="cpu", devices=2, max_epochs=1, limit_train_batches=steps, default_root_dir=folder,
+            logger=CSVLogger(folder), log_every_n_steps=20,
+            strategy=DDPStrategy(process_group_backend="gloo", broadcast_buffers=False, gradient_as_bucket_view=True),
+            callbacks=[watch], enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+            use_distributed_sampler=False,
+        )
+        model = Buoy()
+        trainer.fit(model)
+    if trainer.global_rank == 0:
+        times = [1e3 * (end - begin) for begin, end in zip(watch.ends, watch.ends[1:])]
+        print(f"loss {model.last.item():.6f} after {trainer.global_step} steps")
+        print(f"{statistics.median(times[2:]):.2f} ms/step median, {statistics.mean(times[2:]):.2f} ms/step mean")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+
+def split(model, mesh):
+    """Shares the big layers out over the ranks."""
+    plan = {}
+    for place in range(len(model.layers)):
+        for name in ("q", "k", "v", "up"):
+            plan[f"layers.{place}.{name}"] = ColwiseParallel()
+        for name in ("o", "down"):
+            plan[f"layers.{place}.{name}"] = RowwiseParallel()
+    return parallelize_module(model, mesh, plan)
