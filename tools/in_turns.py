@@ -88,9 +88,10 @@ def steps_in_turns(
         try:
             for number, (folder, command) in enumerate(sides):
                 file = Path(place) / f"{number}.steps"
+                # A group of its own: where a job ends while another of its group is stopped, all of it may be hung up.
                 process = subprocess.Popen(
                     command(file), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL, start_new_session=True,
                 )  # fmt: skip
                 started.append(Side(process, file))
             until_s = _take_turns(started, end_s, first_steps)

@@ -148,7 +148,8 @@ _WAITS = frozenset({Cause.LOCK, Cause.SLEEP, Cause.FILE_READ, Cause.NETWORK_IO, 
 _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 """What another thread does that is named where the training thread waits for it."""
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
-_FORWARD = re.compile(r"torch/nn/modules/module\.py$")
+_FORWARD, _CALLS = re.compile(r"torch/nn/modules/module\.py$"), frozenset({"_call_impl", "_wrapped_call_impl"})
+"""Where modules are called; other methods of theirs, as `state_dict`, evaluate nothing."""
 _OPERATIONS = re.compile(r"torch/autograd/function\.py$")
 _COLLECTIVES = ("/sources/_issue.py", "/sources/_wrap.py")
 """Where the recorder stands around calls."""
@@ -264,7 +265,8 @@ def _evaluation(frames: list[Instruction], users: list[Instruction], sources: So
         index = max((i for i, place in enumerate(users) if sources.is_without_gradients(place)), default=None)
         if index is None or may_train(frames[frames.index(users[index]) :], sources):
             return None
-        if not any(_FORWARD.search(place.file) for place in frames) and not sources.only_scores(users[index]):
+        is_forward = any(place.function in _CALLS and _FORWARD.search(place.file) for place in frames)
+        if not is_forward and not sources.only_scores(users[index]):
             return None
     if not users:
         return None

@@ -91,8 +91,13 @@ def wastes_of(
     sampled = {each.rank: each for each in samples if each.num_steps}
     twice = partial(_gathered_twice, repeats, sampled)
     again = partial(_recompute, {each.rank: each for each in samples})
-    of_backwards = (reduced_again, unread_gradients, unread_inputs, backward_again, dense_gradients)
-    for one in (twice, gathered_own_parts, _small_parameters, again, broadcast_buffers, small_buckets, *of_backwards):
+    kinds: list[Callable[..., Waste | None]] = [
+        *(twice, gathered_own_parts, _small_parameters, again, broadcast_buffers, small_buckets),
+        *(reduced_again, dense_gradients),
+    ]
+    for site in sorted({each.site for rank in ranks for each in rank.unread}):
+        kinds += [partial(of_line, site) for of_line in (unread_gradients, unread_inputs, backward_again)]
+    for one in kinds:
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue

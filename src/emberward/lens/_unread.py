@@ -4,7 +4,6 @@ See [Note: unread gradients] in the probe.
 """
 
 import bisect
-from collections import Counter
 from collections.abc import Sequence
 
 from emberward.findings import Cause
@@ -17,32 +16,32 @@ _BYTES = 4
 """Of a number of a gradient, as most are."""
 
 
-def unread_gradients(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    """What a step spends in nodes of backwards that no gradient needs which is read; None where there are none."""
+def unread_gradients(site: str, work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    """What a step spends in nodes of the backwards of a line that no gradient needs which is read; None for none."""
     del ranks
     unread = [each for each in rank.unread if each.num_parameters and not each.is_again]
     says = "compute for gradients of {} parameters, {} numbers, that are cleared, or left, without an optimizer's step"
-    return _in_nodes(Cause.UNUSED_RESULT, unread, says, work, rank)
+    return _in_nodes(Cause.UNUSED_RESULT, site, unread, says, work, rank)
 
 
-def unread_inputs(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    """What a step spends in nodes of backwards for gradients of inputs that nothing reads; None where there are none.
+def unread_inputs(site: str, work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    """What a step spends in nodes of the backwards of a line for gradients of inputs that nothing reads; None for none.
 
     See [Note: gradients of inputs] in the probe.
     """
     del ranks
     says = "compute for gradients of inputs, which no line reads: what is no parameter need not require any"
-    return _in_nodes(Cause.UNUSED_RESULT, [each for each in rank.unread if each.num_inputs], says, work, rank)
+    return _in_nodes(Cause.UNUSED_RESULT, site, [each for each in rank.unread if each.num_inputs], says, work, rank)
 
 
-def backward_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    """What a step spends in nodes of a kept graph that an earlier backward went through; None where there are none."""
+def backward_again(site: str, work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    """What a step spends at a line in nodes of a kept graph that an earlier backward went through; None for none."""
     del ranks
     again = [each for each in rank.unread if each.is_again]
     says = (
         "were gone through before, and add to the same gradients of {} parameters, {} numbers: one backward of the sum"
     )
-    return _in_nodes(Cause.REDUNDANT_WORK, again, says, work, rank)
+    return _in_nodes(Cause.REDUNDANT_WORK, site, again, says, work, rank)
 
 
 def _reduced_s(unread: Unread, work: RankWork, rank: RankOperations) -> float:
@@ -55,8 +54,9 @@ def _reduced_s(unread: Unread, work: RankWork, rank: RankOperations) -> float:
 
 
 def _in_nodes(
-    cause: Cause, backwards: Sequence[Unread], says: str, work: RankWork, rank: RankOperations
+    cause: Cause, site: str, unread: Sequence[Unread], says: str, work: RankWork, rank: RankOperations
 ) -> Waste | None:
+    backwards = [each for each in unread if each.site == site]
     # Most steps have them: gradients that are looked at now and then are not worth a change.
     steps = {bisect.bisect_right(rank.bounds_s, each.backward[0]) for each in backwards}
     if 2 * len(steps) <= rank.num_steps:
@@ -75,7 +75,7 @@ def _in_nodes(
     num_nodes, numel = len(last.sequences) + len(last.half), f"{last.numel:,}"
     return Waste(
         cause=cause,
-        site=Counter(each.site for each in backwards).most_common(1)[0][0] or None,
+        site=site or None,
         cost_s=cost_s,
         share=cost_s / work.step_s,
         ranks=(work.rank,),

@@ -60,6 +60,7 @@ _READS = frozenset(
 """Calls that give no tensor and do read numbers."""
 _LENDS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
 """Calls after which others than torch may write to a tensor's memory."""
+_DATA: Any = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 _UNKNOWN = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "empty_permuted"})
 _FAST_PATHS = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
 """Modules that in evaluation compute in another way where there is a mode."""
@@ -257,7 +258,8 @@ class AlikeWatch:
             self._lent |= {storage_of(each) for each in given}
         changed = [each for each, before in zip(given, versions, strict=True) if _version(each) != before]
         if name == "__set__" and given:
-            changed, key = given[:1], None
+            # A gradient that is given to a tensor, or taken, changes no number of it.
+            changed, key = given[: func == _DATA], None
         held = {storage_of(each) for each in given}
         new = [each for each in tensors_in(result) if not any(each is other for other in given)]
         for each in new:

@@ -260,7 +260,9 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_plain = all(each in (torch.Tensor, nn.Parameter, nn.Buffer) for each in types)
         if self.watch is None or not is_plain:
             return func(*args, **named)
-        return self.watch.call(func, args, named)
+        # What is asked of a tensor here, the program has not asked: other watches take no notice of it.
+        with torch._C.DisableTorchFunction():
+            return self.watch.call(func, args, named)
 
 
 def _lies(tensor: torch.Tensor) -> Any:

@@ -85,6 +85,13 @@ def keeps_no_activations(step):
     checkpoint(DEEP, ROWS[step], use_reentrant=False).exp().sum().backward()  # here
 
 
+def asks_again_after_gradients_are_cleared(step):
+    DEEP.zero_grad()
+    DEEP(ROWS[step]).exp().sum().backward()
+    scores = DEEP(ROWS[step])  # here
+    return scores.detach().argmax(-1)
+
+
 def asks_again_after_a_step(step):
     found = TRAINED(ROWS[step]).sum()
     with torch.no_grad():
@@ -163,7 +170,7 @@ def takes_new_arrays(step):
 
 ALIKE = [
     *(counts_the_same_edges, centres_the_same_points, asks_who_is_not_trained, makes_a_mask, asks_again_for_a_metric),
-    *(asks_again_with_gradients, asks_before_for_a_metric),
+    *(asks_again_with_gradients, asks_before_for_a_metric, asks_again_after_gradients_are_cleared),
 ]
 UNLIKE = [
     *(counts_edges_that_change, drops_some, asks_who_is_trained, takes_the_next_rows, takes_the_next_part),

@@ -114,6 +114,35 @@ def test_what_goes_into_a_file_is_a_log_and_bytes_are_a_save(line, text, cause):
     assert (found if found is None or found[0] is not Cause.EVAL else None) == (cause and (cause, line))
 
 
+AVERAGED = """class Average:
+    @torch.no_grad()
+    def update(self, model):
+        for name, average in self.module.state_dict().items():
+            average.lerp_(model.state_dict()[name], 0.1)
+    @torch.no_grad()
+    def score(self, model):
+        return model(self.held_out)
+def main(model):
+    average.update(model)
+    average.score(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "line", "text", "caller", "is_told"),
+    [("state_dict", 5, "model.state_dict()", 10, False), ("_call_impl", 8, "model(self.held_out)", 11, True)],
+)
+def test_a_module_that_is_called_evaluates_and_one_whose_state_is_read_does_not(method, line, text, caller, is_told):
+    def place(line, text, function):
+        column = AVERAGED.splitlines()[line - 1].index(text)
+        return Instruction("train.py", function, 1, "user", line, line, column, column + len(text), "CALL")
+
+    inside = replace(JSON, file="/x/site-packages/torch/nn/modules/module.py", function=method)
+    outer = place(caller, "average." + ("score" if is_told else "update") + "(model)", "main")
+    found = told(inside, place(line, text, "update"), outer, program=AVERAGED)
+    assert found == ((Cause.EVAL, caller) if is_told else None)
+
+
 RECORDS = """class Watch:
     def __init__(self, path):
         self.file = open(path, "w")

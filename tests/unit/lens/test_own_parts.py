@@ -16,6 +16,7 @@ from unit.lens.test_work import NONE, rank_of, work_of
 from emberward.findings import Cause
 from emberward.lens import wastes_of
 from emberward.lens._operations import OwnPart
+from emberward.sources._alike import AlikeWatch
 from emberward.sources._parts import PartsWatch
 
 STEPS = 2
@@ -138,6 +139,18 @@ def test_what_another_watch_reads_counts_for_nothing(mesh):
     watch.stepped()
     watch.stop()
     assert len([*watch.lines()]) == 1
+
+
+def test_what_it_asks_of_tensors_itself_the_program_is_not_taken_to_ask(mesh):
+    watch, other = PartsWatch(), AlikeWatch()
+    watch.start()
+    other.start()
+    try:
+        dist._broadcast_coalesced(mesh.get_group(), [torch.ones(16), torch.ones(16)], 1 << 20, 0)
+        assert other._lent == set()
+    finally:
+        other.stop()
+        watch.stop()
 
 
 class LeavesAll(TorchDispatchMode):
