@@ -35,7 +35,7 @@ def test_what_a_certainty_was_worth_is_what_the_first_contacts_say():
 
 
 PROGRAMS = sorted([*(ROOT / "tools").glob("campaign_*.py"), *(ROOT / "benchmarks").glob("*.py")])
-PARTS = {"steps.py", "deepspeed_program.py", "engine_peers.py", "capped_links.py"}
+PARTS = {"steps.py", "deepspeed_program.py", "profile_program.py", "engine_peers.py", "capped_links.py"}
 """Not benchmarks themselves."""
 
 

@@ -246,7 +246,8 @@ class Sampler:
             queued = min(max(queue - last_queue - (collected - collecting), 0) / spent, 1.0)
             others = self._others()
             key = (stack, self._flag(), self._stacks_of(others) if used <= 1 / 2 else ())
-            self._interval_s = SWITCH_S if others or queue - last_queue > SWITCH_S * 1e9 else ASK_S
+            self._interval_s = _ask_s(has_others=bool(others), lacked_ns=queue - last_queue)
+            del others  # Frames keep what their functions hold.
             if before is not None:
                 self._add(*_half(before, used, queued))
             before = key, step, num * int(PERIOD_S * 1e9), now_ns
@@ -405,6 +406,11 @@ def _is_at_work(frame: FrameType | None, program: str | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _ask_s(*, has_others: bool, lacked_ns: int) -> float:
+    """After how long the interpreter is asked for, beside other threads at work and after that want of a processor."""
+    return SWITCH_S if has_others or lacked_ns > SWITCH_S * 1e9 else ASK_S
 
 
 def _moments(began_ns: int, period_ns: int) -> Iterator[int]:

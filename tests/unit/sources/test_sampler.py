@@ -9,25 +9,34 @@ import pytest
 import torch
 
 from emberward.lens import read_samples
-from emberward.sources._sampler import ASK_S, PERIOD_S, SWITCH_S, Sampler
+from emberward.sources._sampler import ASK_S, PERIOD_S, SWITCH_S, Sampler, _ask_s
 
 
-@pytest.mark.parametrize(("beside", "asked_s"), [(False, ASK_S), (True, SWITCH_S)])
-def test_the_interpreter_is_asked_for_at_once_where_no_other_thread_computes(beside, asked_s, tmp_path):
+@pytest.mark.parametrize(
+    ("has_others", "lacked_ns", "asked_s"),
+    [(False, 0, ASK_S), (False, 100_000, ASK_S), (True, 0, SWITCH_S), (False, 300_000, SWITCH_S)],
+)
+def test_the_interpreter_is_asked_for_at_once_where_a_processor_is_free_and_no_other_thread_computes(
+    has_others, lacked_ns, asked_s
+):
+    assert _ask_s(has_others=has_others, lacked_ns=lacked_ns) == asked_s
+
+
+def test_what_follows_the_wait_the_program_need_not_wait_for(tmp_path):
     sampler = Sampler(tmp_path / "rank.lens", warmup=1, num_steps=2, head=dict, flag=str)
     sampler._switch_s = own_s = sys.getswitchinterval()
-    sampler._is_beside = lambda: beside
+    sampler._interval_s = ASK_S
     while_waiting = []
 
-    def waits(seconds):
-        del seconds
+    def waits(timeout):
+        del timeout
         while_waiting.append(sys.getswitchinterval())
         return True
 
-    sampler._is_over = SimpleNamespace(wait=waits)
+    sampler._over = SimpleNamespace(acquire=waits)
     try:
         assert sampler._wait(0)
-        assert while_waiting == [pytest.approx(asked_s)]
+        assert while_waiting == [pytest.approx(ASK_S)]
         assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
     finally:
         sys.setswitchinterval(own_s)
