@@ -220,7 +220,8 @@ class AlikeWatch:
             self.inputs.note(func, named, given, lambda: self._where(sys._getframe(3))[0])
             if storages or name in _READS:
                 where, is_own = self._where(sys._getframe(1))
-                made = _Call(where, is_own, took_ns, any(each.requires_grad for each in tensors_in(result)))
+                gotten = [*tensors_in(result)]
+                made = _Call(where, is_own, took_ns, any(each.requires_grad for each in gotten))
                 is_alike = key is not None and (
                     key in self._before or (first is not None and self._is_again(key, made, first, result))
                 )
@@ -231,9 +232,9 @@ class AlikeWatch:
                 self._rows.note(name, args, named, given, result, where, took_ns, is_own=is_own)
                 self._picks.note(name, args, given, result, of_program, took_ns)
                 self._tables.note(func, args, named, given, made.has_graph)
-                self._padding.note_made(where, given, [*tensors_in(result)])
+                self._padding.note_made(where, given, gotten)
                 self._copies.note(name, given, result, of_program, took_ns)
-                self._wide.note(name, named, given, [*tensors_in(result)], where, took_ns)
+                self._wide.note(name, named, given, gotten, where, took_ns)
             if func is nn.functional.embedding:
                 self._padding.note(self._where(sys._getframe(1))[0], args, named)
         return result

@@ -86,6 +86,8 @@ class WideWatch:
 
 
 def _is_mixed(given: Sequence[torch.Tensor]) -> bool:
-    """Whether narrow numbers meet wide ones; a number alone makes nothing wide."""
+    """Whether narrow numbers meet wide ones; a number alone makes nothing wide, and wide parameters are wanted."""
+    if any(each.dtype is _WIDE and each.requires_grad for each in given):
+        return False
     kinds = {each.dtype for each in given if each.dim()}
     return _WIDE in kinds and any(kind in kinds for kind in _NARROW)

@@ -33,6 +33,13 @@ def has_a_number_of_it(step):
     ((STATES @ WEIGHT) * TABLE[3]).sum().backward()  # here
 
 
+EXACT = torch.nn.Parameter(torch.randn(256, 256, dtype=torch.float64))
+
+
+def has_parameters_of_it(step):
+    (STATES * EXACT).sum().backward()  # here
+
+
 def narrows_the_table(step):
     turned = (STATES @ WEIGHT) * TABLE.float()  # here
     (turned @ turned.t()).softmax(-1).sum().backward()
@@ -48,7 +55,9 @@ def test_what_is_computed_wide_is_told_where_the_numbers_meet():
     assert 0 < sum(behind for *_, behind in found) < 0.5
 
 
-@pytest.mark.parametrize("program", [asks_for_it, sums_in_it, has_a_number_of_it, narrows_the_table])
+@pytest.mark.parametrize(
+    "program", [asks_for_it, sums_in_it, has_a_number_of_it, has_parameters_of_it, narrows_the_table]
+)
 def test_what_the_program_asks_for_and_what_stays_narrow_is_not(program):
     assert compared_by(program, "wide") == []
 
