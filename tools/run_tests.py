@@ -63,7 +63,8 @@ JOBS = _of_ranks(
     "run",
 )
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
-FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "recipe", "report"))
+FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "lens", "recipe", "report"))
+"""The lens is among them for the sake of even lanes."""
 IN_MEMORY = frozenset({"files"})
 """Lanes whose temporary files lie in shared memory where that has LEAST_FREE_BYTES: they make and remove thousands."""
 SHARED_MEMORY = Path("/dev/shm")

@@ -66,7 +66,8 @@ def run(name: str, folder: Path, server: WarmServer) -> tuple[Watched, str]:
             for rank in range(truth.num_ranks)
         ]  # fmt: skip
     try:
-        return watch(truth, ranks, Watcher(rings), output), output.read_text(errors="replace")[-3000:]
+        with contextlib.closing(Watcher(rings)) as watcher:
+            return watch(truth, ranks, watcher, output), output.read_text(errors="replace")[-3000:]
     finally:
         for each in ranks:
             each.kill()

@@ -13,8 +13,12 @@ from emberward.testing import INCIDENTS, Expected, Incident, IncidentRunner, Rep
 BY_NAME = {incident.name: incident for incident in INCIDENTS}
 
 
+LIMIT_S = 220.0
+"""Beside the other lanes of tests, which leave the ranks of a job a fraction of the processors."""
+
+
 def theatre(path, told: list[str]) -> IncidentRunner:
-    return IncidentRunner(folder=path, environment=dict(os.environ), tell=told.append)
+    return IncidentRunner(folder=path, environment=dict(os.environ), tell=told.append, limit_s=LIMIT_S)
 
 
 @pytest.mark.parametrize("is_twin", [False, True], ids=["disaster", "twin"])

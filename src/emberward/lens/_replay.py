@@ -35,7 +35,7 @@ from emberward.events import (
 from emberward.findings import Cause
 from emberward.lens._calls import Call, Line, turns_of
 from emberward.lens._overlap import Exposed, Slack
-from emberward.lens._samples import RankSamples
+from emberward.lens._samples import OURS, USER, Instruction, RankSamples
 from emberward.lens._slowdown import loop_line
 from emberward.match import Clockwork, Timed
 
@@ -185,7 +185,25 @@ class Replay:
             case Cause.SAME_LANE:
                 return self.gain_s(Edit(own_lane=frozenset({line})))
             case _:
-                return self.gain_s(Edit(joined=frozenset({line})))
+                cuts = {rank: [*self._asking(rank, line, 1 - 1 / max(exposed.calls, 1.0))] for rank in self._samples}
+                return self.gain_s(Edit(cuts=cuts, joined=frozenset({line})))
+
+    def _asking(self, rank: int, line: Line, part: float) -> Iterator[Cut]:
+        """What a rank spends in torch.distributed's own Python for the calls of a line, besides its waits for them."""
+        samples = self._samples[rank]
+        waits_s: dict[int, float] = defaultdict(float)
+        for call in self._calls[rank]:
+            if (call.file, call.line) == line:
+                waits_s[bisect.bisect_right(self._bounds[rank], call.issued_s) - 1] += call.free_s - call.blocked_s
+        spent: dict[int, list[Cut]] = defaultdict(list)
+        for sampled in samples.stacks:
+            if _asks_at(sampled.stack, line):
+                for step, at_s in sampled.at_s.items():
+                    spent[step - samples.first_step].append(Cut(at_s=at_s, seconds=sampled.steps[step][0]))
+        for index, cuts in spent.items():
+            total_s = sum(cut.seconds for cut in cuts)
+            rest = part * max(1 - waits_s[index] / total_s, 0.0) if total_s else 0.0
+            yield from (replace(cut, seconds=rest * cut.seconds) for cut in cuts)
 
     def _lateness(self, culprit: int, part: float) -> Iterator[Cut]:
         """What a rank comes later than the last of the others, where it comes last."""
@@ -373,6 +391,14 @@ def _take_out(acts: Sequence[_Act], cuts: Iterable[Cut]) -> None:
             taken_s = min(left_s, act.seconds)
             act.seconds -= taken_s
             left_s -= taken_s
+
+
+def _asks_at(stack: Sequence[Instruction], line: Line) -> bool:
+    """Whether a look found torch.distributed's own code at work, called at a line of the program."""
+    inner = next((place for place in stack if place.owner != OURS), None)
+    if inner is None or "/torch/distributed/" not in inner.file:
+        return False
+    return next(((place.file, place.line) for place in stack if place.owner == USER), None) == line
 
 
 def _forward(

@@ -172,7 +172,11 @@ class Watched:
 
 def watch(job: HangJob, *, until: Severity, limit_s: float, poll_s: float = 1.0) -> Watched:
     """Polls until a finding of that severity (or worse) was said after the fault, the program ended, or the limit."""
-    watcher = Watcher(job.ring_folder)
+    with contextlib.closing(Watcher(job.ring_folder)) as watcher:
+        return _watched(job, watcher, until=until, limit_s=limit_s, poll_s=poll_s)
+
+
+def _watched(job: HangJob, watcher: Watcher, *, until: Severity, limit_s: float, poll_s: float) -> Watched:
     seen = Watched()
     start = time.monotonic()
     enough = {Severity.ERROR} if until is Severity.ERROR else {Severity.ERROR, Severity.NOTICE, Severity.WARNING}

@@ -4,6 +4,7 @@ import pytest
 from unit.lens.test_overlap import COMM, FILE, HOST, MS, NUM, STEP_MS, calls, samples
 
 from emberward.events import Group
+from emberward.findings import Cause
 from emberward.lens import Call, Cut, Edit, Replay, Sources, audit, in_order, page_text, profile_of, samples_of
 
 BLOCKING = [(40, 40, 45)], [(10, 10, 45)]
@@ -75,6 +76,30 @@ def test_ranks_whose_small_calls_are_one_wait_for_each_other_once():
     again = Replay(met, [samples(rank, lines={}) for rank in (0, 1)])
     assert NUM * again.gain_s(Edit(joined=frozenset({(FILE, 3)}))) == pytest.approx(0.005)
     assert again.gain_s(Edit(joined=frozenset({(FILE, 4)}))) == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "gain_ms"),
+    [("/lib/torch/distributed/distributed_c10d.py", 7 + 7 / 8 * 12), ("/lib/torch/optim/adamw.py", 7)],
+    ids=["asks", "computes"],
+)
+def test_small_calls_that_are_one_are_asked_for_once(file, gain_ms):
+    # Eight calls of 1 ms, 2.5 ms apart: of 20 ms a step below their line 8 are waits, 12 go to asking, of which 7/8 go.
+    plan = [(40 + 2.5 * i, 40 + 2.5 * i, 41 + 2.5 * i) for i in range(8)]
+    ranks = [calls(rank, plan, wait_line=3, line=3, numel=100) for rank in (0, 1)]
+    told = [samples_below(rank, file) for rank in (0, 1)]
+    overlap = audit(ranks, told, Sources(lambda file: ""))
+    assert [(each.cause, each.issued_at) for each in overlap.found] == [(Cause.TINY_MESSAGES, (FILE, 3))]
+    assert 1000 * Replay(overlap.met, told).without(overlap.found[0]) == pytest.approx(gain_ms, rel=0.01)
+
+
+def samples_below(rank, file):
+    """A rank that is seen 20 ms of each step in a function of `file` that line 3 calls, around 50 ms into the step."""
+    head, (_, _, end) = samples_head(rank)
+    places = [[file, "broadcast", 1, "platform", 9, 9, 0, 1, "CALL"], [FILE, "<module>", 1, "user", 3, 3, 0, 1, "CALL"]]
+    cells = {step: [20 * MS, 20 * MS, (step * STEP_MS + 50) * MS] for step in range(NUM)}
+    stack = {"stack": [0, 1], "flag": "", "steps": cells}
+    return samples_of([head, *({"place": place} for place in places), stack, end])
 
 
 def call(rank, began_ms, *, ended_ms, index=0, number=1, lane=HOST, waited_ms=None, line=3):
