@@ -420,24 +420,23 @@ def _ends_before(calls: Iterable[Call]) -> dict[tuple[int, Group, int], float]:
 
 
 def _start_up_s(calls: Sequence[tuple[Call, float]]) -> float:
-    """a of t = a + n / b, through the means of the smallest and the largest size that the exposed transfers have.
+    """a of t = a + n / b, the line of least squares through what the exposed transfers took, by their packets.
 
-    Of one size alone, the mean. 0 where none is small: a line through large ones alone says nothing of its start.
+    Their mean where they have one size, or take no longer for being larger. 0 where none is small: a line through large
+    ones alone says nothing of its start.
     """
-    by_size: dict[int, list[float]] = defaultdict(list)
-    for call, seconds in calls:
-        by_size[call.num_bytes].append(max(seconds, 0.0))
-    if not by_size:
+    if min((call.num_bytes for call, _ in calls), default=SMALL_BYTES + 1) > SMALL_BYTES:
         return 0.0
-    small, large = min(by_size), max(by_size)
-    if small > SMALL_BYTES:
-        return 0.0
-    first, last = statistics.fmean(by_size[small]), statistics.fmean(by_size[large])
-    if small == large:
-        return first
-    return max(first - max(last - first, 0.0) / (large - small) * small, 0.0)
+    packets, seconds = (
+        [-(-call.num_bytes // PACKET_BYTES) for call, _ in calls],
+        [max(taken, 0.0) for _, taken in calls],
+    )
+    slope, start_s = statistics.linear_regression(packets, seconds) if len({*packets}) > 1 else (0.0, 0.0)
+    return max(start_s, 0.0) if slope > 0 else statistics.fmean(seconds)
 
 
+PACKET_BYTES = 1448
+"""What one packet of TCP carries over Ethernet (1,500 less the headers of IPv4 and TCP with its times): less is one."""
 SMALL_BYTES = 64 << 10
 """Below this a start is most of a transfer even at 1 GB/s, for starts of 0.1 ms and more, as gloo takes here."""
 

@@ -198,8 +198,10 @@ class Replay:
         spent: dict[int, list[Cut]] = defaultdict(list)
         for sampled in samples.stacks:
             if _asks_at(sampled.stack, line):
-                for step, at_s in sampled.at_s.items():
-                    spent[step - samples.first_step].append(Cut(at_s=at_s, seconds=sampled.steps[step][0]))
+                for step, (seconds, _) in sampled.steps.items():
+                    at_s = sampled.at_s.get(step, self.middle_s(rank, step))
+                    if at_s is not None:
+                        spent[step - samples.first_step].append(Cut(at_s=at_s, seconds=seconds))
         for index, cuts in spent.items():
             total_s = sum(cut.seconds for cut in cuts)
             rest = part * max(1 - waits_s[index] / total_s, 0.0) if total_s else 0.0

@@ -308,6 +308,24 @@ def test_many_small_calls_are_named_and_one_is_not():
     assert causes(found(UNKNOWN, [many[:1]] * 2, wait_line=3, line=3, lines={3: 30}, numel=100)) == []
 
 
+def test_the_start_of_small_calls_is_that_of_all_of_them_and_not_of_the_smallest():
+    many = [(10 + 2 * k, 10 + 2 * k, 11.5 + 2 * k) for k in range(20)]
+    last = [(51, 52, 52.1)]  # it had ended when it was waited for
+
+    def with_a_smaller_one(rank):
+        events = [
+            replace(each, body=replace(each.body, numel=10))
+            if isinstance(each.body, Collective) and each.position % 21 == 20
+            else each
+            for each in calls(rank, [*many, *last], wait_line=3, line=3, numel=100).events
+        ]
+        return replace(calls(rank, [*many, *last], wait_line=3, line=3, numel=100), events=tuple(events))
+
+    both = [samples(rank, lines={3: 30}) for rank in (0, 1)]
+    (told,) = audit([with_a_smaller_one(rank) for rank in (0, 1)], both, Sources(lambda file: UNKNOWN)).found
+    assert (told.cause, told.calls) == (Cause.TINY_MESSAGES, 21)
+
+
 def test_steps_whose_calls_the_ring_has_lost_are_no_steps_without_calls():
     many = [(10 + 2 * k, 10 + 2 * k, 11.5 + 2 * k) for k in range(20)]
     ranks = [calls(rank, many, wait_line=3, line=3, numel=100) for rank in (0, 1)]
