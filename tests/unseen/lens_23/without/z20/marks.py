@@ -1,0 +1,17 @@
+import torch
+
+
+class Confusion:
+    """How often each kind was taken for each other kind."""
+
+    def __init__(self, kinds):
+        self.table = torch.zeros(kinds, kinds, dtype=torch.long)
+
+    def add(self, guess, truth):
+        kinds = len(self.table)
+        pairs = truth.flatten() * kinds + guess.flatten()
+        self.table += torch.bincount(pairs, minlength=kinds ** 2).view(kinds, kinds)
+
+    def overlap(self):
+        both = self.table.diagonal()
+        return (both / (self.table.sum(0) + self.table.sum(1) - both).clamp(min=1)).mean().item()
