@@ -27,7 +27,7 @@ from unseen import SETS, add_set_options, answer_of, contact
 MEASURES = ["src/emberward/lens", "src/emberward/cli/_profile.py"]
 LIMIT_S = 240.0
 KINDS = ("stall", "exposed", "waste")
-SAME_WORD = {"issued_late": "late_issue", "waited_early": "early_wait", "shared_lane": "same_lane"}
+SAME_WORD = {"issued_late": "late_issue", "waited_early": "early_wait", "shared_lane": "same_lane", "metrics": "eval"}
 """Words of a truth for causes that the product calls otherwise."""
 _MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
 

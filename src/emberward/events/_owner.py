@@ -57,7 +57,10 @@ _SHORT_PACKAGES = frozenset(
 )
 
 
-_TYPED = ("<string>", "<stdin>", "<console>", "<ipython-input")
+_OF_TEXT = "<string>"
+"""Code that Python makes of a text: the program, by ``python -c``; else what modules make for one that lies in a file,
+as the methods of a named tuple or of a manager's proxy."""
+_TYPED = (_OF_TEXT, "<stdin>", "<console>", "<ipython-input")
 """What a person gave the interpreter without a file; other names in brackets are of code that Python or torch made."""
 
 
@@ -122,13 +125,19 @@ def main_package() -> str | None:
     return package_of(file) if isinstance(file, str) else None
 
 
+def _is_script() -> bool:
+    """Whether this process runs a program that lies in a file, and is none of ours that reads what others have left."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return isinstance(file, str) and package_of(file) is None
+
+
 def _owner_of_package(package: str) -> Owner:
     return {OWN_NAME: Owner.OURS, _TORCH: Owner.PLATFORM}.get(package, Owner.PACKAGE)
 
 
 def _is_standard(file: str) -> bool:
     if file.startswith("<"):
-        return not file.startswith(_TYPED)
+        return not file.startswith(_TYPED) or (file == _OF_TEXT and _is_script())
     if _below(file, _STANDARD_FOLDERS) is not None:
         return True
     parts = file.split("/")

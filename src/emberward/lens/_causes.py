@@ -39,7 +39,7 @@ from emberward.lens._elements import read_one_by_one
 from emberward.lens._host_work import host_work
 from emberward.lens._lists import listed_at
 from emberward.lens._logs import dropped_call, given_to_a_log, is_library_log
-from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
+from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled, is_module_call
 from emberward.lens._searches import decides, searched_again_at
 from emberward.lens._services import OF_SERVICES, save_beside, service_of
 from emberward.lens._source import Sources
@@ -148,8 +148,6 @@ _WAITS = frozenset({Cause.LOCK, Cause.SLEEP, Cause.FILE_READ, Cause.NETWORK_IO, 
 _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 """What another thread does that is named where the training thread waits for it."""
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
-_FORWARD, _CALLS = re.compile(r"torch/nn/modules/module\.py$"), frozenset({"_call_impl", "_wrapped_call_impl"})
-"""Where modules are called; other methods of theirs, as `state_dict`, evaluate nothing."""
 _OPERATIONS = re.compile(r"torch/autograd/function\.py$")
 _COLLECTIVES = ("/sources/_issue.py", "/sources/_wrap.py")
 """Where the recorder stands around calls."""
@@ -265,8 +263,7 @@ def _evaluation(frames: list[Instruction], users: list[Instruction], sources: So
         index = max((i for i, place in enumerate(users) if sources.is_without_gradients(place)), default=None)
         if index is None or may_train(frames[frames.index(users[index]) :], sources):
             return None
-        is_forward = any(place.function in _CALLS and _FORWARD.search(place.file) for place in frames)
-        if not is_forward and not sources.only_scores(users[index]):
+        if not any(map(is_module_call, frames)) and not sources.only_scores(users[index]):
             return None
     if not users:
         return None

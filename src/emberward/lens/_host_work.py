@@ -3,11 +3,12 @@
 [Note: host work]
 What Python, or a library that knows no tensors, does in the loop is the step's own work while the step uses it. Where
 it goes into a file, it is `logging`, of bytes `save_in_step`: the text shows what is opened to be written, and what is
-given to that. Where it is made of what the model has computed, and the loop only shows or keeps it, or a helper that
-the training never asks for anything has it, it is `eval`, of no use in this step: a score of every batch, with what
-ranks exchange for it. What a loss, a branch of the loop or any other call is given is used. What torch computes so,
-outside of a library of scores, counts where the loop shows it under a condition alone: made in each step, it is shown
-in few.
+given to that. So is what an object of the program's keeps for later, a history of each step: in a list that only
+methods read which no loop calls. Where it is made of what the model has computed, and the loop only shows or keeps it,
+or a helper that the training never asks for anything has it, it is `eval`, of no use in this step: a score of every
+batch, with what ranks exchange for it. What a loss, a branch of the loop or any other call is given is used. What torch
+computes so, outside of a library of scores, counts where the loop shows it under a condition alone: made in each step,
+it is shown in few.
 """
 
 import ast
@@ -18,7 +19,7 @@ from emberward.findings import Cause
 from emberward.lens._batches import Shares, is_of_python
 from emberward.lens._samples import USER, Instruction
 from emberward.lens._source import KEEPERS, Source, Sources, bound_by, call_name, made_of, names_in, reached_by, read_in
-from emberward.lens._unused import GOTTEN_AT
+from emberward.lens._unused import GOTTEN_AT, kept_in
 
 _MODE = re.compile(r"[rwaxbt+]*[wax+][rwaxbt+]*")
 _WRITE_TEXT = frozenset({"savefig", "to_csv", "to_json", "write_text"})
@@ -46,6 +47,8 @@ def host_work(frames: Sequence[Instruction], sources: Sources, shares: Shares) -
     is_of_torch = any("/torch/" in place.file for place in frames)
     if not is_of_torch and (written := _written_at(users, sources)) is not None:
         return written
+    if not is_of_torch and (kept := _kept_for_later(users, sources)) is not None:
+        return Cause.LOGGING, kept
     is_score = is_collective or any(_SCORES.search(place.file) for place in frames)
     if is_collective and _writes_into_given(users[0], sources):
         return None
@@ -78,6 +81,50 @@ def _written_at(users: Sequence[Instruction], sources: Sources) -> tuple[Cause, 
         if found is not None:
             return found, place
     return None
+
+
+def _kept_for_later(users: Sequence[Instruction], sources: Sources) -> Instruction | None:
+    """The line of a method that adds what is computed there to a list of its object's which is read behind the loops.
+
+    What trains keeps its losses so, and what writes into anything else besides does more.
+    """
+    for place in users:
+        above, statement, scope = _around(place, sources)
+        kept = kept_in(statement.value) if isinstance(statement, ast.Expr) else None
+        around = next((each for each in above if isinstance(each, ast.ClassDef)), None)
+        if kept is not None and kept[1] in above and isinstance(kept[0], ast.Attribute) and around is not None:
+            program = sources.program(each.file for each in users)
+            return place if not _trains(around) and _is_read_behind(kept[0].attr, program) else None
+        if _trains(scope) or any(
+            isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store)
+            for each in ast.walk(scope)
+        ):
+            return None
+    return None
+
+
+def _is_read_behind(attribute: str, program: Sequence[Source]) -> bool:
+    """Whether methods alone read an attribute, but to add to it, each of which is called somewhere and in no loop."""
+    readers: set[str] = set()
+    for source in program:
+        for node in ast.walk(source.tree):
+            if not (isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Load)):
+                continue
+            parent = source.parents.get(node)
+            if isinstance(parent, ast.Attribute) and parent.attr in _COLLECTS:
+                continue
+            around = next((each for _, each in source.above(node) if isinstance(each, ast.FunctionDef)), None)
+            if around is None:
+                return False
+            readers.add(around.name)
+    calls = [
+        (source, node)
+        for source in program
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and call_name(node) in readers
+    ]
+    in_loops = any(isinstance(up, ast.For | ast.While) for source, call in calls for _, up in source.above(call))
+    return {call_name(call) for _, call in calls} == readers and not in_loops and bool(readers)
 
 
 def _writes(scope: ast.AST, source: Source) -> dict[ast.AST, Cause]:

@@ -150,7 +150,10 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class OwnPart:
     """Gathers of one place and size of which the rank reads its own part alone, and seconds a step that the others are
-    copied and computed with. See [Note: gathered for its own part] in `sources._parts`."""
+    copied and computed with; or, `is_again`, of what the step has gathered already.
+
+    See [Note: gathered for its own part] in `sources._parts`.
+    """
 
     where: Where
     num_bytes: int
@@ -158,6 +161,7 @@ class OwnPart:
     is_backward: bool
     gathers: float
     took_s: float
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,8 +329,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             file, number, *of_call = line["held"]
             held.append(Held((file, number), *of_call))
         elif "parts" in line:
-            where, num_bytes, given_bytes, is_backward, gathers, took_ns = line["parts"]
-            own_parts.append(OwnPart(_where(where), num_bytes, given_bytes, is_backward, gathers, took_ns / 1e9))
+            where, num_bytes, given, is_backward, is_again, gathers, took_ns = line["parts"]
+            own_parts.append(OwnPart(_where(where), num_bytes, given, is_backward, gathers, took_ns / 1e9, is_again))
         elif "unread" in line:
             each = line["unread"]
             began, ended = each["backward"]

@@ -1,4 +1,4 @@
-"""Gathers of which each rank reads what it had given itself. Pure.
+"""Gathers of which each rank reads what it had given itself, and of what the step has gathered already. Pure.
 
 See [Note: gathered for its own part] in `sources._parts`.
 """
@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from emberward.findings import Cause
-from emberward.lens._gathers import gathers_of
-from emberward.lens._operations import RankOperations
+from emberward.lens._operations import OwnPart, RankOperations
 from emberward.lens._source import Line
-from emberward.lens._waste import Waste, kept_s
-from emberward.lens._work import RankWork
+from emberward.lens._waste import Waste, fits, kept_s
+from emberward.lens._work import RankWork, Transfer
 
-_ASKING = "_c10d_functional::all_gather_into_tensor"
+_ASKING, _SCATTERING = "_c10d_functional::all_gather_into_tensor", "_c10d_functional::reduce_scatter_tensor"
 
 
 def gathered_own_parts(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -22,19 +21,14 @@ def gathered_own_parts(work: RankWork, rank: RankOperations, ranks: Sequence[Ran
     They are told at the line of the forward that asks for most of them.
     """
     del ranks
-    # Of a gather below a functional one the profiler shows what is given to it, or what it gives.
-    sizes = {size for each in rank.own_parts for size in (each.num_bytes, each.given_bytes)}
-    moved = [each for each in gathers_of(work) if each.num_bytes in sizes and not each.label]
+    parts = [each for each in rank.own_parts if not each.is_again]
+    moved = _moved(parts, work, "allgather")
     if not moved:
         return None
-    asked: dict[Line, float] = defaultdict(float)
-    for each in [part for part in rank.own_parts if not part.is_backward] or rank.own_parts:
-        asked[each.where[0]] += each.gathers
-    file, line = max(asked, key=lambda place: asked[place])
-    cost_s = kept_s(work, rank, moved, _ASKING) + sum(each.took_s for each in rank.own_parts)
+    cost_s = kept_s(work, rank, moved, _ASKING) + sum(each.took_s for each in parts)
     return Waste(
         cause=Cause.GATHERED_TWICE,
-        site=f"{file}:{line}",
+        site=_asked_at(parts),
         cost_s=cost_s,
         share=cost_s / work.step_s,
         ranks=(work.rank,),
@@ -44,3 +38,44 @@ def gathered_own_parts(work: RankWork, rank: RankOperations, ranks: Sequence[Ran
         ),
         transfers=tuple(moved),
     )
+
+
+def gathered_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    """What a step's gathers of what it has gathered already cost, with the scatters that autograd makes of them.
+
+    Of calls of one size nobody knows which is which: they have a share of what all cost.
+    """
+    parts = [each for each in rank.own_parts if each.is_again]
+    gathered, scattered = (_moved(parts, work, op) for op in ("allgather", "reduce_scatter"))
+    num = sum(each.gathers for each in parts) * rank.num_steps
+    num_scattered = sum(each.gathers for each in parts if not each.is_backward) * rank.num_steps
+    if not gathered or not fits(sum(round(each.gathers) * each.num_bytes for each in parts), ranks):
+        return None
+    cost_s = min(num / len(gathered), 1.0) * kept_s(work, rank, gathered, _ASKING)
+    if scattered:
+        cost_s += min(num_scattered / len(scattered), 1.0) * kept_s(work, rank, scattered, _SCATTERING)
+    return Waste(
+        cause=Cause.GATHERED_TWICE,
+        site=_asked_at(parts),
+        cost_s=cost_s,
+        share=cost_s / work.step_s,
+        ranks=(work.rank,),
+        evidence=(
+            f"{num / rank.num_steps:.0f} gathers a step are of what the step has gathered already, as where several "
+            "layers gather the one input that they share",
+        ),
+    )
+
+
+def _moved(parts: Sequence[OwnPart], work: RankWork, op: str) -> list[Transfer]:
+    """The calls of those sizes. Of one below a functional one the profiler shows what is given to it, or gives."""
+    sizes = {size for each in parts for size in (each.num_bytes, each.given_bytes)}
+    return [each for each in work.transfers if each.op.startswith(op) and each.num_bytes in sizes and not each.label]
+
+
+def _asked_at(parts: Sequence[OwnPart]) -> str:
+    asked: dict[Line, float] = defaultdict(float)
+    for each in [part for part in parts if not part.is_backward] or parts:
+        asked[each.where[0]] += each.gathers
+    file, line = max(asked, key=lambda place: asked[place])
+    return f"{file}:{line}"

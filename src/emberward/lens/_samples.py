@@ -50,6 +50,11 @@ class Instruction:
         return f"{self.file}:{self.line}"
 
 
+def is_module_call(place: Instruction) -> bool:
+    """Whether torch calls a module there; other methods of a module's, as `state_dict`, compute nothing."""
+    return place.function in ("_call_impl", "_wrapped_call_impl") and place.file.endswith("torch/nn/modules/module.py")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
     """A stack, innermost first, and by step its seconds and those on a processor. `flag`: eval, gc or nothing.

@@ -28,9 +28,18 @@ from emberward.lens._debug_modes import CHECKPOINTING, switched_on_at
 from emberward.lens._gathers import Unit, gathers_of, times, unit_of, within
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, load_of, taken_s
-from emberward.lens._own_parts import gathered_own_parts
+from emberward.lens._own_parts import gathered_again, gathered_own_parts
 from emberward.lens._reductions import reduced_again
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples, share_at
+from emberward.lens._samples import (
+    MIN_COST_S,
+    MIN_GAIN,
+    MIN_SHARE,
+    USER,
+    Instruction,
+    RankSamples,
+    is_module_call,
+    share_at,
+)
 from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
 from emberward.lens._tables import dense_gradients
@@ -92,7 +101,7 @@ def wastes_of(
     twice = partial(_gathered_twice, repeats, sampled)
     again = partial(_recompute, {each.rank: each for each in samples})
     kinds: list[Callable[..., Waste | None]] = [
-        *(twice, gathered_own_parts, _small_parameters, again, broadcast_buffers, small_buckets),
+        *(twice, gathered_own_parts, gathered_again, _small_parameters, again, broadcast_buffers, small_buckets),
         *(reduced_again, dense_gradients),
     ]
     for site in sorted({each.site for rank in ranks for each in rank.unread}):
@@ -106,7 +115,7 @@ def wastes_of(
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
             made = _made_at(ranks, _largest(work, by_rank, ranks)) if worst.cause is Cause.SMALL_PARAMETERS else None
             if one is twice:
-                made = called_again_at(samples, worst.site)
+                made = called_again_at(samples, worst.site, is_looped=_is_looped(worst, by_rank[worst.ranks[0]]))
             if worst.cause is Cause.RECOMPUTE:
                 made = checkpointed_at(samples, sources or Sources())
             cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
@@ -345,31 +354,45 @@ def _recompute(
     )
 
 
-def called_again_at(ranks: Sequence[RankSamples], site: str | None) -> str | None:
+def called_again_at(ranks: Sequence[RankSamples], site: str | None, *, is_looped: bool = False) -> str | None:
     """The later of the lines of one caller that both run a line in a forward; None where one alone does.
 
-    The innermost such caller counts, and of its lines those that take half of the longest or more.
+    The innermost such caller counts, and of its lines those that take half of the longest or more. Where a loop calls
+    the forward again and again (`is_looped`), that is the line which calls the module.
     """
     spent: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     """By how many of the program's frames lie between, and the caller's line."""
     moment: dict[str, float] = defaultdict(float)
+    calling: dict[str, float] = defaultdict(float)
+    """Of lines that call the module whose forward has the line."""
     for rank in ranks:
         for sampled in rank.stacks:
-            users = [place.site for place in sampled.stack if place.owner == USER]
-            if site not in users or any(place.function == ENGINE for place in sampled.stack):
+            users = [index for index, place in enumerate(sampled.stack) if place.owner == USER]
+            sites = [sampled.stack[index].site for index in users]
+            if site not in sites or any(place.function == ENGINE for place in sampled.stack):
                 continue
-            for depth, caller in enumerate(users[len(users) - users[::-1].index(site) :]):
+            own = len(sites) - 1 - sites[::-1].index(site)
+            callers = sites[own + 1 :]
+            for depth, caller in enumerate(callers):
                 for step, (seconds, _) in sampled.steps.items():
                     index = step - rank.first_step
                     if step in sampled.at_s and 0 <= index < rank.num_steps:
                         spent[depth][caller] += seconds
                         moment[caller] += seconds * (sampled.at_s[step] - rank.bounds_s[index])
+            if callers and any(map(is_module_call, sampled.stack[users[own] : users[own + 1]])):
+                calling[callers[0]] += sum(seconds for seconds, _ in sampled.steps.values())
     for _, lines in sorted(spent.items()):
         most_s = max(lines.values())
         often = [line for line, seconds in lines.items() if seconds >= most_s / 2 and seconds > 0]
         if len(often) > 1:
             return max(often, key=lambda line: moment[line] / lines[line])
-    return None
+    return max(calling, key=lambda line: calling[line], default=None) if is_looped else None
+
+
+def _is_looped(waste: Waste, rank: RankOperations) -> bool:
+    """Whether each of FSDP's units is gathered again twice in a step or more often: in a forward too."""
+    units = {unit_of(each) for each in waste.transfers if each.label}
+    return bool(units) and len(waste.transfers) >= 2 * len(units) * rank.num_steps
 
 
 def _recomputing_s(rank: RankSamples) -> float:

@@ -84,7 +84,10 @@ def _by_targets(
         return None
     program = _program(users, sources)
 
-    def drops(other: ast.Assign) -> bool:
+    def drops(other: ast.Assign | ast.Expr) -> bool:
+        if isinstance(other, ast.Expr):
+            kept = kept_in(other.value)
+            return kept is not None and not _is_ever_read(kept[0], source, program)
         return all(isinstance(t, ast.Attribute) and not _is_ever_read(t, source, program) for t in other.targets)
 
     reads = _reads(names, scope, statement, source, drops)
@@ -225,11 +228,11 @@ def _reads(
     scope: ast.AST,
     own: ast.stmt,
     source: Source,
-    drops: Callable[[ast.Assign], bool] = lambda other: False,
+    drops: Callable[[ast.Assign | ast.Expr], bool] = lambda other: False,
 ) -> list[ast.stmt | None]:
     """For each read of the names, or of what is computed from them: the branch or return that it stands in, or None.
 
-    `drops`: whether an assignment gives what it reads to nobody.
+    `drops`: whether a statement gives what it reads to nobody.
     """
     found: list[ast.stmt | None] = []
     made, size = set(names), -1
@@ -243,9 +246,8 @@ def _reads(
             continue
         statement: ast.stmt | None = None
         for child, parent in source.above(node):
-            if parent is own or (
-                isinstance(parent, ast.Assign) and (made & names_in(parent.targets[0]) or drops(parent))
-            ):
+            is_of_own = isinstance(parent, ast.Assign) and made & names_in(parent.targets[0])
+            if parent is own or is_of_own or (isinstance(parent, ast.Assign | ast.Expr) and drops(parent)):
                 break
             is_branch = isinstance(parent, ast.If) and child is not parent.test and not _asks_for_rank(parent.test)
             if isinstance(parent, ast.Return) or (isinstance(parent, ast.If) and is_branch):

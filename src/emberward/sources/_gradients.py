@@ -9,7 +9,8 @@ walked, from the loss to the leaves: a node from which no gradient is reached th
 of a function that Python defines (a checkpoint, a compiled graph) may do more than its graph shows, and counts as one
 that is read, as does a leaf that is no parameter, unless nobody reads gradients of such ([Note: gradients of inputs]).
 Of a product that is needed for its weights and not for what it is given, half is for nothing: both gradients are
-products of as many multiplications.
+products of as many multiplications. So it is the other way round in a backward that is wanted for inputs alone, as an
+attack's, none of whose gradients of parameters is read.
 
 Nodes that an earlier backward of a kept graph went through too, whose gradients are added up without a read between,
 would have been gone through once by a backward of the sum.
@@ -159,8 +160,11 @@ class GradientWatch:
             unread = {each for each, index in backward.added if not self._watched[each].is_read(index, owned)}
             numel = sum(self._watched[each].parameter.numel() for each in unread)
             site = None if backward.is_own else self._made_at(unread)
-            self._note_unread(backward, unread, site, {"parameters": len(unread), "numel": numel})
-            self._note_unread(backward, given - owned, self._inputs.site, {"inputs": len(given - owned)})
+            is_for_inputs = len(unread) == len({each for each, _ in backward.added})
+            of_parameters = {"parameters": len(unread), "numel": numel}
+            self._note_unread(backward, unread, site, of_parameters, has_halves=is_for_inputs)
+            of_inputs = {"inputs": len(given - owned)}
+            self._note_unread(backward, given - owned, self._inputs.site, of_inputs, has_halves=True)
         self._unread += [found for i in range(1, len(self._backwards)) if (found := self._again(i)) is not None]
         self._watched.clear()
         self._backwards.clear()
@@ -202,8 +206,13 @@ class GradientWatch:
         owner.zero_grad = zero_grad
         self._undo.append(lambda: setattr(owner, "zero_grad", original))
 
-    def _note_unread(self, backward: _Backward, unread: Set[int | None], site: str | None, of: dict[str, int]) -> None:
-        """Keeps the nodes of a backward that no gradient needs but the unread ones, and the products that need half."""
+    def _note_unread(
+        self, backward: _Backward, unread: Set[int | None], site: str | None, of: dict[str, int], *, has_halves: bool
+    ) -> None:
+        """Keeps the nodes of a backward that no gradient needs but the unread ones, and the products that need half.
+
+        A net that judges another one is gone through for what it is given: that it computes more is no mistake.
+        """
         if not unread or not backward.ended_ns:
             return
         graph = backward.graph
@@ -216,9 +225,8 @@ class GradientWatch:
                     front.append(above)
         idle = [node for node, needed in zip(graph, is_needed, strict=True) if not needed]
         whole = [node.sequence for node in idle if node.leaf is None]
-        # A net that judges another one is gone through for what it is given: that it computes more is no mistake.
-        halves = (graph[above] for node in idle for above in node.above if is_needed[above]) if "inputs" in of else ()
-        half = [node.sequence for node in halves if node.is_product]
+        halves = (graph[above] for node in idle for above in node.above if is_needed[above]) if has_halves else ()
+        half = sorted({node.sequence for node in halves if node.is_product})
         if whole or half:
             spans = {"backward": [backward.began_ns, backward.ended_ns], "site": site or backward.site}
             self._unread.append({"sequences": whole, "half": half, **spans, **of})

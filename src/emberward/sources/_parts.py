@@ -1,4 +1,4 @@
-"""Gathers of which each rank reads what it had given itself, or one number that the parts give too. Needs torch.
+"""Gathers of what is gathered already, or of which each rank reads its own part, or one number. Needs torch.
 
 [Note: gathered for its own part]
 A tensor parallel plan can put an activation together on all ranks, as a layer's output that is replicated, of which the
@@ -8,6 +8,9 @@ views that keep the ranks' parts apart in one dimension, copies, and elementwise
 the whole, or a part. Where of a gather nothing but the rank's own part is read, the others were moved for nothing, and
 copied, and computed with. So they were where all that is read is a sum, a norm or another number of the whole, as of a
 gradient that is gathered for its norm: each rank's part gives a number, and these are moved and put together.
+
+A gather of memory that the same group has gathered in the same step, which is still held and was not written since,
+brings what is there, as where each of three layers gathers the one input that they share.
 """
 
 import math
@@ -21,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
+from torch.multiprocessing import reductions
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from emberward.events import Owner, main_package, owner_of
@@ -49,6 +53,7 @@ _SPLITS = frozenset({"aten::split", "aten::split_with_sizes", "aten::chunk"})
 _NORMS = ("norm", "linalg_vector_norm", "_foreach_norm", "amax", "amin", "max", "min")
 _NUMBERS = frozenset(f"aten::{each}" for each in ("sum", "mean", "any", "all", *_NORMS))
 _LIKE_POINTWISE = frozenset({"aten::native_dropout", "aten::native_dropout_backward"})
+_WEAK: Any = reductions.StorageWeakRef
 Where = tuple[tuple[str, int], ...]
 
 
@@ -60,6 +65,7 @@ class _Gather:
     given_bytes: int
     took_ns: float = 0.0
     """Spent on what the other ranks' parts are copied and computed with."""
+    is_again: bool = False
     is_needed: bool = False
     is_cut: bool = False
     """Whether the rank's own part was read, or a number to which the parts add up."""
@@ -86,6 +92,8 @@ class PartsWatch:
         self._known: dict[int, dict[Any, _Parts]] = defaultdict(dict)
         """By storage and by how a tensor lies in it."""
         self._gathers: list[_Gather] = []
+        self._given: dict[Any, Any] = {}
+        """What was gathered in this step: its memory, which may be gone, by how and when it was written."""
         self._num_operations = 0
         self._num_steps = 0
 
@@ -99,6 +107,7 @@ class PartsWatch:
     def stepped(self) -> None:
         """A step has ended."""
         self._known.clear()
+        self._given.clear()
         self._num_steps += self._mode is not None
 
     def stop(self) -> None:
@@ -109,20 +118,23 @@ class PartsWatch:
             if _get_current_dispatch_mode_stack()[-1:] == [mode]:
                 mode.__exit__(None, None, None)
         self._known.clear()
+        self._given.clear()
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations, one for each place and size of gathers of which a rank reads its own part
-        alone: the program's lines around it, bytes of the whole and of what the rank gives, whether it is in a
-        backward, gathers a step, and nanoseconds a step that the other parts are copied and computed with."""
+        alone, or of what is gathered already: the program's lines around it, bytes of the whole and of what the rank
+        gives, whether it is in a backward, whether it is there already, gathers a step, and nanoseconds a step that the
+        other parts are copied and computed with."""
         if not self._num_steps or self._num_operations > MAX_OPERATIONS:
             return
         needed = {each.num_bytes for each in self._gathers if each.is_needed or not each.is_cut}
-        found: dict[tuple[Where, int, int, bool], list[float]] = defaultdict(lambda: [0, 0.0])
+        found: dict[tuple[Where, int, int, bool, bool], list[float]] = defaultdict(lambda: [0, 0.0])
         for each in self._gathers:
-            if each.num_bytes not in needed and each.where:
-                cell = found[each.where, each.num_bytes, each.given_bytes, each.is_backward]
+            is_again = each.is_again and each.num_bytes in needed
+            if each.where and (is_again or each.num_bytes not in needed):
+                cell = found[each.where, each.num_bytes, each.given_bytes, each.is_backward, is_again]
                 cell[0] += 1 / self._num_steps
-                cell[1] += each.took_ns / self._num_steps
+                cell[1] += 0.0 if is_again else each.took_ns / self._num_steps
         for (where, *of_gather), (number, took_ns) in found.items():
             yield {"parts": [where, *of_gather, number, took_ns]}
 
@@ -153,12 +165,21 @@ class PartsWatch:
             resolve: Any = vars(distributed.distributed_c10d)["_resolve_process_group"]
             group = resolve(args[2])
             gather = _Gather(
-                _where(sys._getframe(2)), torch._C._current_graph_task_id() >= 0, made[0].nbytes, given[0].nbytes
-            )
+                _where(sys._getframe(2)), torch._C._current_graph_task_id() >= 0, made[0].nbytes, given[0].nbytes,
+                is_again=self._is_given(given[0], args[2]),
+            )  # fmt: skip
             self._gathers.append(gather)
             self._keep(made[0], _Parts(frozenset({gather}), args[1], group.rank()))
         elif known and not self._follow(func, name, args, known, made, took_ns):
             self._need(parts for _, parts in known)
+
+    def _is_given(self, tensor: torch.Tensor, group: str) -> bool:
+        """Whether the group has gathered that memory before in the step, as it is."""
+        if tensor.is_inference():
+            return False
+        key = group, storage_of(tensor), _lies(tensor), tensor._version
+        before, self._given[key] = self._given.get(key), _WEAK(tensor.untyped_storage())
+        return before is not None and not before.expired()
 
     def _follow(
         self, func: Any, name: str, args: Any, known: Sequence[tuple[torch.Tensor, _Parts]], made: Any, took_ns: int

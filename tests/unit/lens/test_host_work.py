@@ -143,6 +143,70 @@ def test_a_module_that_is_called_evaluates_and_one_whose_state_is_read_does_not(
     assert found == ((Cause.EVAL, caller) if is_told else None)
 
 
+KEPT = """class Leak(Callback):
+    def private(self):
+        return sum(part.dirty for part in self.process.maps())
+    def on_step_end(self, step):
+        self.trace.append((step, self.private()))
+    def grown(self):
+        return self.trace[-1] - self.trace[0]
+class Trains:
+    def on_step_end(self, batch):
+        self.losses.append(self.draw(batch))
+    def draw(self, batch):
+        return sorted(batch)
+    def step(self, loss):
+        loss.backward()
+    def last(self):
+        return self.losses[-1]
+def main():
+    trainer.train()
+    print(f"{leak.grown()}")
+    trains.last()
+"""
+LIBRARY = replace(JSON, file="/x/site-packages/psutil/__init__.py", function="maps")
+CALLED = "    for step in range(9):\n        leak.grown()\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "expected"),
+    [
+        ([(3, "self.process.maps()"), (5, "self.private()")], "", (Cause.LOGGING, 5)),
+        ([(3, "self.process.maps()"), (5, "self.private()")], CALLED, None),
+        ([(12, "sorted(batch)"), (10, "self.draw(batch)")], "", None),
+    ],
+    ids=["read behind the loop", "read in a loop", "kept by what trains"],
+)
+def test_a_history_that_is_read_behind_the_loop_is_a_log(lines, more, expected):
+    program = KEPT + more
+    places = [
+        Instruction("train.py", "f", 1, "user", line, line, column, column + len(text), "CALL")
+        for line, text in lines
+        if (column := program.splitlines()[line - 1].index(text)) is not None
+    ]
+    trainer = replace(LIBRARY, file="/x/site-packages/transformers/trainer.py", function="train")
+    main = Instruction("train.py", "main", 1, "user", 18, 18, 4, 19, "CALL")
+    assert told(LIBRARY, *places, trainer, main, program=program) == expected
+
+
+HISTOGRAMS = """class Watch:
+    def look(self, step):
+        for name, weights in self.model.named_parameters():
+            counts, edges = np.histogram(weights.grad.numpy(), self.bins)
+            self.rows.append((step, name, counts, edges))
+def main():
+    watch.look(step)
+"""
+
+
+@pytest.mark.parametrize(("more", "expected"), [("", (Cause.UNUSED_RESULT, 4)), ("    draw(watch.rows)\n", None)])
+def test_what_is_added_to_a_list_that_nobody_reads_is_unused(more, expected):
+    histogram = Instruction("train.py", "look", 1, "user", 4, 4, 28, 73, "CALL")
+    numpy = replace(JSON, file="/x/site-packages/numpy/lib/_histograms_impl.py", function="histogram")
+    look = Instruction("train.py", "main", 1, "user", 7, 7, 4, 20, "CALL")
+    assert told(numpy, histogram, look, program=HISTOGRAMS + more) == expected
+
+
 RECORDS = """class Watch:
     def __init__(self, path):
         self.file = open(path, "w")

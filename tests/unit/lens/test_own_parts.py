@@ -72,8 +72,8 @@ KEPT = {"up": ColwiseParallel(), "down": RowwiseParallel()}
 def test_what_is_gathered_between_layers_that_split_it_again_is_seen_forward_and_backward(mesh, between):
     parts = found(mesh, WHOLE_BETWEEN, between)
     assert [of_gather for _, *of_gather, _ in parts] == [
-        [6 * 16 * 4, 6 * 8 * 4, False, 1.0],
-        [6 * 16 * 4, 6 * 8 * 4, True, 1.0],
+        [6 * 16 * 4, 6 * 8 * 4, False, False, 1.0],
+        [6 * 16 * 4, 6 * 8 * 4, True, False, 1.0],
     ]
     assert all(took_ns > 0 for *_, took_ns in parts)
 
@@ -105,7 +105,7 @@ def gathered(mesh, reads):
         reads(weight.full_tensor())
     watch.stepped()
     watch.stop()
-    return [(num_bytes, gathers) for _, num_bytes, _, _, gathers, _ in (line["parts"] for line in watch.lines())]
+    return [(num_bytes, gathers) for _, num_bytes, *_, gathers, _ in (line["parts"] for line in watch.lines())]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,41 @@ def test_results_are_the_same(mesh):
 HIDDEN = json.dumps([[[3, 16], [6, 16]], ["float", "float"]])
 
 
+class Heads(torch.nn.Module):
+    def __init__(self, between):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(8, 16)
+        self.between = between
+
+    def forward(self, x):
+        asks, keys = self.up(x), self.down(self.between(x))  # Asks twice.
+        return (asks * keys).relu()
+
+
+def added_to(x):
+    with torch.no_grad():
+        return x.add_(1)
+
+
+@pytest.mark.parametrize(
+    ("between", "again"), [(lambda x: x, 1.0), (added_to, 0), (lambda x: x + 1, 0)], ids=["one", "written", "another"]
+)
+def test_what_the_step_has_gathered_already_is_seen_unless_it_was_written(mesh, between, again):
+    split = ColwiseParallel(input_layouts=Shard(0))
+    net = parallelize_module(Heads(between), mesh, {"up": split, "down": split})
+    watch = PartsWatch()
+    watch.start()
+    for _ in range(STEPS):
+        net(torch.rand(6, 8)).sum().backward()
+        watch.stepped()
+    watch.stop()
+    parts = [line["parts"] for line in watch.lines()]
+    line = Heads.forward.__code__.co_firstlineno + 1
+    assert [(where[0], is_again, number) for where, _, _, _, is_again, number, _ in parts] == (
+        [((__file__, line), True, again)] if again else []
+    )
+
+
 def told(number, parts):
     rows = [("emberward::at train.py:5", NONE, 0.0, 9.0, -1, False)]
     for index in range(2):
@@ -203,3 +238,11 @@ def test_they_are_told_at_the_forward_s_line_with_what_they_keep_and_make_dearer
     assert waste.cost_s == pytest.approx(2 * 0.0006 + 0.0003, rel=0.1)
     plain = [replace(rank, own_parts=()) for rank in ranks]
     assert wastes_of(work_of(plain), plain) == ()
+
+
+def test_gathers_of_what_is_there_cost_their_share_of_all_of_their_size():
+    parts = (OwnPart((("net.py", 17), ("train.py", 5)), 384, 192, False, gathers=1.0, took_s=0.0, is_again=True),)
+    ranks = [replace(told(number, parts), free_bytes=1 << 20) for number in (0, 1)]
+    (waste,) = wastes_of(work_of(ranks), ranks)
+    assert (waste.cause, waste.site) == (Cause.GATHERED_TWICE, "net.py:17")
+    assert waste.cost_s == pytest.approx(0.5 * 2 * 0.0006, rel=0.1)

@@ -119,6 +119,9 @@ def test_checkpoints_of_a_library_are_told_where_it_is_asked_for_them(block, tex
 TRAINS = ("train.py", "<module>", "user", 3)
 
 
+MODULE = Instruction("/torch/nn/modules/module.py", "_call_impl", 1, "platform", 9, 9, 0, 1, "CALL")
+
+
 def called(*lines, engine=False):
     """A rank whose loop runs line 5 of the tower for 10 ms of each step at each of the lines, in this order."""
 
@@ -128,7 +131,7 @@ def called(*lines, engine=False):
     backward = (Instruction("/torch/autograd/graph.py", ENGINE, 1, "platform", 9, 9, 0, 1, "CALL"),) if engine else ()
     stacks = tuple(
         Sampled(
-            stack=(at("layer.py", 3), at("tower.py", 5), *backward, at("train.py", line), at("train.py", 9)),
+            stack=(at("layer.py", 3), at("tower.py", 5), *backward, MODULE, at("train.py", line), at("train.py", 9)),
             flag="",
             steps={step: (0.01, 0.01) for step in range(4)},
             at_s={step: step + 0.02 * turn for step in range(4)},
@@ -143,5 +146,7 @@ def test_what_two_lines_of_a_caller_run_is_told_at_the_later_one():
     assert called_again_at([called(8, 7)], "tower.py:5") == "train.py:7"
     assert called_again_at([called(7, 8)], "train.py:7") is None
     assert called_again_at([called(7), called(7)], "tower.py:5") is None  # One line alone, in turns of a loop.
+    assert called_again_at([called(7), called(7)], "tower.py:5", is_looped=True) == "train.py:7"
+    assert called_again_at([called(7)], "train.py:7", is_looped=True) is None  # No module is called between.
     assert called_again_at([called(7, 8, engine=True)], "tower.py:5") is None  # Gathered for the backward.
     assert called_again_at([], None) is None

@@ -228,6 +228,22 @@ def test_graphs_of_their_own_and_gradients_that_are_used_in_between_are_none(pro
     assert [each for each in unread(program, Nets()) if each.get("again")] == []
 
 
+def attacks_and_trains(nets, step, backward):
+    change = torch.zeros_like(NOISE).requires_grad_()
+    backward(nets.judge(nets.maker(NOISE + change)).mean())
+    hard = NOISE + change.grad.sign()
+    nets.made_by.zero_grad()
+    nets.judges(nets.maker(hard), backward)
+    nets.made_by.step()
+
+
+def test_of_products_that_are_gone_through_for_an_input_alone_half_is_for_nothing():
+    attacks = [each for each in unread(attacks_and_trains, Nets()) if each["parameters"] == 4]
+    # The views of both weights whole, and half of both products: what an attack asks for are gradients of its input.
+    assert [(each["numel"], len(each["sequences"]), len(each["half"])) for each in attacks] == [(25, 2, 2)] * STEPS
+    assert all(each["half"] == [] for each in unread(goes_through_what_was_made, Nets()))
+
+
 def test_what_is_changed_by_hand_is_read():
     nets = Nets()
     nets.made_by = None

@@ -76,6 +76,19 @@ def test_a_path_says_whose_its_frames_are(file, owner):
     assert owner_of(file) is owner
 
 
+ASKS = "from emberward.events import owner_of; print(owner_of('<string>'))"
+
+
+def test_code_that_is_made_of_a_text_is_the_program_where_that_has_no_file(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(ASKS)
+    owners = [
+        subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout.strip()
+        for words in (["-c", ASKS], [str(script)])
+    ]
+    assert owners == [USER, PLATFORM]
+
+
 def test_a_link_to_the_package_is_the_package(tmp_path):
     (tmp_path / "emberward").symlink_to(HERE)
     assert owner_of(str(tmp_path / "emberward" / "sources" / "_wrap.py")) is OURS
