@@ -152,6 +152,8 @@ def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
             f"the ranks' operations are the same, and larger on those that come last at {exposed.longer_at}"
         )
         change = EXPOSED[Cause.IMBALANCE][1]
+    elif exposed.cause is Cause.IMBALANCE and exposed.ranks:
+        change = f"cut the model into stages elsewhere: fewer blocks on rank {exposed.ranks[0]}"
     return Finding(
         code="P102",
         severity=Severity.WARNING,

@@ -33,6 +33,7 @@ from emberward.lens._sharding import wastes_of
 from emberward.lens._slowdown import changes_of, own_by_step, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._small_kernels import small_kernels
 from emberward.lens._source import Sources
+from emberward.lens._stages import uneven_stages
 from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s, with_checks
 from emberward.lens._tensors import tensor_shares
 from emberward.lens._uneven import dealt, is_of_pace, uneven_steps
@@ -184,7 +185,8 @@ def profile_of(
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [each for each in exposed if not is_of_pace(each, held, seen)]
     uneven = None if overlap is None else uneven_steps(overlap, held, seen)
-    exposed += [] if uneven is None else [uneven]
+    stages = None if overlap is None or work is None else uneven_stages(overlap, held, seen, work)
+    exposed += [each for each in (uneven, stages) if each is not None]
     exposed = [dealt(each, seen, sources) for each in exposed]
     exposed = [_weighed(each, replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.sure * each.gain_s >= MIN_GAIN * replay.step_s]

@@ -16,6 +16,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from emberward.events import (
     Barrier,
@@ -176,6 +177,9 @@ class Replay:
             case Cause.LATE_PEER:
                 (culprit,) = exposed.ranks
                 return self.gain_s(Edit(cuts={culprit: [*self._lateness(culprit, exposed.part)]}))
+            case Cause.IMBALANCE if exposed.ranks:
+                (longest,) = exposed.ranks
+                return self.gain_s(Edit(cuts={longest: [*self._in_each_step(longest, exposed.part * exposed.cost_s)]}))
             case Cause.IMBALANCE:
                 return self.gain_s(Edit(cuts={rank: [*self._over_mean(rank, exposed.part)] for rank in self._samples}))
             case Cause.LATE_ISSUE | Cause.EARLY_WAIT:
@@ -206,6 +210,11 @@ class Replay:
             total_s = sum(cut.seconds for cut in cuts)
             rest = part * max(1 - waits_s[index] / total_s, 0.0) if total_s else 0.0
             yield from (replace(cut, seconds=rest * cut.seconds) for cut in cuts)
+
+    def _in_each_step(self, rank: int, seconds: float) -> Iterator[Cut]:
+        """So much less of a rank's own time in each step."""
+        for begin_s, end_s in pairwise(self._bounds[rank]):
+            yield Cut(at_s=(begin_s + end_s) / 2, seconds=seconds)
 
     def _lateness(self, culprit: int, part: float) -> Iterator[Cut]:
         """What a rank comes later than the last of the others, where it comes last."""
