@@ -3,11 +3,11 @@
 [Note: rows that nothing reads]
 Some calls treat each row by itself: a product with weights, an activation, a norm, views. Of a chain of them, a head
 over all positions, those rows alone are needed that are picked of its end: by an index over rows, by a factor of each
-row that is zero for most of them, as the gate of an expert is, or by a loss, which leaves out the rows whose target it
-ignores. What a value's readers need adds up; who reads it in another way needs all
-of it, and so does a value of which no reader was seen. A sum with another value of as many rows is such a reader: the
-stream past a block is no head. What a library computes is its own affair, but for products whose rows the program
-itself leaves out: it can ask for fewer, as for the logits of the last position.
+row that is zero for most of them, as the gate of an expert is, by a mask of rows that puts a number in the place of
+most, or by a loss, which leaves out the rows whose target it ignores. What a value's readers need adds up; who reads it
+in another way needs all of it, and so does a value of which no reader was seen. A sum with another value of as many
+rows is such a reader: the stream past a block is no head. What a library computes is its own affair, but for products
+whose rows the program itself leaves out: it can ask for fewer, as for the logits of the last position.
 
 [Note: weights that nothing reads]
 Attention that gives its weights makes them whole, which fused attention does not (torch.nn.MultiheadAttention,
@@ -37,6 +37,7 @@ _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
 _WITH_WEIGHTS = frozenset({"add", "__add__", "sub", "__sub__", "mul", "__mul__", "div", "__truediv__"})
 """By rows where the other value is a number, or weights of one row."""
 _BY_FACTORS = frozenset({"mul", "__mul__", "__rmul__"})
+_BY_MASKS = frozenset({"where", "masked_fill"})
 MOST = 0.5
 """Of the factors of rows, zeros from which on the others are picked: of a batch with less padding they mask it."""
 _VIEWS = frozenset(
@@ -118,7 +119,7 @@ class RowsWatch:
         if name in _PICKS and len(parents) == 1 and isinstance(made, torch.Tensor) and self._of(given[0]) is parents[0]:
             _need(parents[0], _picked(given[0], made), is_own=is_own)
             return
-        if name in _BY_FACTORS and len(parents) == 1 and (read := _kept_by_factors(given, made)) < 1:
+        if len(parents) == 1 and (read := _kept_rows(name, args, given, made)) < 1:
             _need(parents[0], read, is_own=is_own)
             return
         if not isinstance(made, torch.Tensor) or len(parents) > 1 or not _is_by_rows(name, args, given, parents):
@@ -202,7 +203,9 @@ def _is_by_rows(name: str, args: Any, given: Sequence[torch.Tensor], parents: Se
             len(given) == 2 and given[0] is args[0] and given[1].dim() == 2 and (given[1].requires_grad or not parents)
         )
     if name in _WITH_WEIGHTS:
-        others = [each for each in given if each.dim() > 1]
+        width = max((each.shape[-1] for each in given if each.dim() > 1), default=1)
+        # A factor of each row does not mix them.
+        others = [each for each in given if each.dim() > 1 and (each.shape[-1] > 1 or width == 1)]
         return bool(parents) and len(others) <= 1
     return name in _BY_ROWS
 
@@ -214,13 +217,20 @@ def _picked(whole: torch.Tensor, part: torch.Tensor) -> float:
     return min(part.numel() / whole.numel(), 1.0)
 
 
-def _kept_by_factors(given: Sequence[torch.Tensor], made: Any) -> float:
-    """The share of its rows that factors leave, one for each row, of which most are zero; all of them of others."""
-    factors = [each for each in given if each.dim() > 1 and each.shape[-1] == 1 and made.shape[-1] > 1]
-    if len(given) != 2 or len(factors) != 1 or (made.is_cuda and torch.cuda.is_current_stream_capturing()):
+def _kept_rows(name: str, args: Any, given: Sequence[torch.Tensor], made: Any) -> float:
+    """The share of its rows that factors leave, or a mask, one for each row, and most of them none; all of others."""
+    if name not in _BY_FACTORS | _BY_MASKS or len(given) != 2 or not isinstance(made, torch.Tensor) or made.dim() < 2:
+        return 1.0
+    of_rows = [each for each in given if each.dim() > 1 and each.shape[-1] == 1 and made.shape[-1] > 1]
+    is_mask = name in _BY_MASKS
+    if len(of_rows) != 1 or (is_mask and of_rows[0].dtype != torch.bool):
+        return 1.0
+    if made.is_cuda and torch.cuda.is_current_stream_capturing():
         return 1.0
     with torch.no_grad():
-        share = float(torch.count_nonzero(factors[0])) / max(factors[0].numel(), 1)
+        share = float(torch.count_nonzero(of_rows[0])) / max(of_rows[0].numel(), 1)
+    is_other_way = name == "masked_fill" or (name == "where" and not isinstance(args[1], torch.Tensor))
+    share = 1 - share if is_other_way else share
     return share if share <= 1 - MOST else 1.0
 
 

@@ -44,11 +44,33 @@ def ignores_most_of_a_product(step):
 
 
 CHOICE = torch.randint(8, (8, 100))
+OF_AN_EXPERT = float((CHOICE == 0).float().mean())
+SHARES, COLUMNS = torch.rand(8, 100, 1), torch.arange(WORDS).expand(8, 100, WORDS)
 
 
 def gates_an_expert(step):
     made = HEAD(STATES)  # here
     ((CHOICE == 0).float().unsqueeze(-1) * made).sum().backward()
+
+
+def selects_an_expert(step):
+    made = HEAD(STATES) * SHARES  # here
+    torch.where((CHOICE == 0).unsqueeze(-1), made, 0.0).sum().backward()
+
+
+def fills_what_an_expert_has_not(step):
+    made = HEAD(STATES)  # here
+    made.masked_fill((CHOICE != 0).unsqueeze(-1), 0.0).sum().backward()
+
+
+def selects_what_is_no_padding(step):
+    made = HEAD(STATES)  # here
+    torch.where((CHOICE == 0).unsqueeze(-1), 0.0, made).sum().backward()
+
+
+def masks_numbers_within_rows(step):
+    made = HEAD(STATES)  # here
+    torch.where(COLUMNS < 9, made, 0.0).sum().backward()
 
 
 def masks_padding(step):
@@ -132,11 +154,12 @@ UNREAD = [
     picks_the_last_place,
     picks_masked_places,
     *(ignores_most_of_a_product, gates_an_expert, picks_the_last_place_of_a_library_s),
+    *(selects_an_expert, fills_what_an_expert_has_not),
 ]
 READ = [
     *(picks_before_the_head, reads_all_for_a_metric_too, reads_all_targets, reads_the_first_place_of_a_block),
     *(picks_columns, picks_each_part, gives_its_result_away, masks_padding),
-    *(picks_of_a_library_s_norm, has_a_library_pick),
+    *(picks_of_a_library_s_norm, has_a_library_pick, selects_what_is_no_padding, masks_numbers_within_rows),
 ]
 
 
@@ -170,7 +193,7 @@ def test_the_rows_that_an_index_or_a_loss_leaves_out_are_seen_at_the_line_that_m
     needed = {
         picks_the_last_place: 0.01,
         picks_the_last_place_of_a_library_s: 0.01,
-        gates_an_expert: float((CHOICE == 0).float().mean()),
+        **dict.fromkeys((gates_an_expert, selects_an_expert, fills_what_an_expert_has_not), OF_AN_EXPERT),
     }.get(program, float(IS_MASKED.float().mean()))
     assert unread_at(program) == pytest.approx(1 - needed, abs=0.1)
 
