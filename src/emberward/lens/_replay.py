@@ -204,7 +204,7 @@ class Replay:
             if _asks_at(sampled.stack, line):
                 for step, (seconds, _) in sampled.steps.items():
                     at_s = sampled.at_s.get(step, self.middle_s(rank, step))
-                    if at_s is not None:
+                    if at_s is not None and 0 <= step - samples.first_step < self.num_steps:
                         spent[step - samples.first_step].append(Cut(at_s=at_s, seconds=seconds))
         for index, cuts in spent.items():
             total_s = sum(cut.seconds for cut in cuts)

@@ -83,7 +83,9 @@ def test_ranks_whose_small_calls_are_one_wait_for_each_other_once():
     [("/lib/torch/distributed/distributed_c10d.py", 7 + 7 / 8 * 12), ("/lib/torch/optim/adamw.py", 7)],
     ids=["asks", "computes"],
 )
-def test_small_calls_that_are_one_are_asked_for_once(file, gain_ms):
+@pytest.mark.parametrize("max_events", [20_000, 3 * 6 * 2 * 8], ids=["all steps", "the first three alone"])
+def test_small_calls_that_are_one_are_asked_for_once(file, gain_ms, max_events, monkeypatch):
+    monkeypatch.setattr("emberward.lens._replay.MAX_EVENTS", max_events)
     # Eight calls of 1 ms, 2.5 ms apart: of 20 ms a step below their line 8 are waits, 12 go to asking, of which 7/8 go.
     plan = [(40 + 2.5 * i, 40 + 2.5 * i, 41 + 2.5 * i) for i in range(8)]
     ranks = [calls(rank, plan, wait_line=3, line=3, numel=100) for rank in (0, 1)]
