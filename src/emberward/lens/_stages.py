@@ -6,7 +6,8 @@ as fast as its longest stage. A model is cut between its blocks, the modules tha
 (`layers.3`): each takes the share of its rank's own time that it has of the rank's operations. Two stages are uneven
 where blocks that move from the one that spends most of its own time to the one that spends least make the longer of
 both shorter. The gain is by how much, for the best number of blocks; where one block is more than the difference,
-nothing is told, however uneven the stages are.
+nothing is told, however uneven the stages are, nor where the longest has not a block of operations more: then it is
+its processor that is slower, or something else than blocks.
 """
 
 import statistics
@@ -35,10 +36,14 @@ def uneven_stages(
     held = [
         {(each.name, each.mark) for each in rank.parameters} for rank in operations if rank.rank in (longest, shortest)
     ]
-    blocks = _blocks(next((each.modules for each in work.ranks if each.rank == longest), {}))
-    if len(held) < 2 or held[0] & held[1] or len(blocks) < 2:
+    counted = {each.rank: each.modules for each in work.ranks}
+    if len(held) < 2 or held[0] & held[1] or len(blocks := _blocks(counted[longest])) < 2:
         return None
-    block_s = own_s[longest] * statistics.fmean(blocks)
+    most, least = (sum(counted[rank].values()) for rank in (longest, shortest))
+    block = statistics.fmean(blocks)
+    block_s = own_s[longest] * block / max(most, 1)
+    if most - least <= block:
+        return None
     gain_s, num_moved = max(
         (own_s[longest] - max(own_s[longest] - num * block_s, own_s[shortest] + num * block_s), -num)
         for num in range(1, len(blocks))
@@ -66,12 +71,12 @@ def uneven_stages(
     )
 
 
-def _blocks(modules: Mapping[str, int]) -> list[float]:
-    """Of each numbered block its share of all operations."""
-    total, found = sum(modules.values()), defaultdict[str, float](float)
+def _blocks(modules: Mapping[str, int]) -> list[int]:
+    """The operations of each numbered block."""
+    found = defaultdict[str, int](int)
     for name, flops in modules.items():
         parts = name.split(".")
         number = next((index for index, part in enumerate(parts) if part.isdigit()), None)
         if number is not None:
-            found[".".join(parts[: number + 1])] += flops / max(total, 1)
+            found[".".join(parts[: number + 1])] += flops
     return [*found.values()]

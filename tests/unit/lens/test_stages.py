@@ -29,13 +29,18 @@ def sent(*, is_transfer=True):
     return tuple((call(0, step, 40), call(1, step, 90)) for step in range(NUM))
 
 
-def stages(own_ms, blocks, *, is_replica=False, is_transfer=True):
-    """`own_ms`: of each rank; `blocks`: operations of rank 1's modules, by name."""
+def stages(own_ms, blocks, *, is_replica=False, is_transfer=True, first=30):
+    """`own_ms`: of each rank; `blocks`: operations of rank 1's modules, by name; `first`: of rank 0's."""
     ranks = [rank_of(number, [("emberward::at train.py:5", NONE, 0.0, 9.0, -1, False)]) for number in (0, 1)]
     held = [(Parameter("lines.0.weight", 9, 9, 0.5 if is_replica else float(rank)),) for rank in (0, 1)]
     ranks = [replace(rank, parameters=own) for rank, own in zip(ranks, held, strict=True)]
     work = work_of(ranks)
-    work = replace(work, ranks=tuple(replace(each, modules=blocks) for each in work.ranks))
+    work = replace(
+        work,
+        ranks=tuple(
+            replace(each, modules=own) for each, own in zip(work.ranks, ({"lines.0": first}, blocks), strict=True)
+        ),
+    )
     both = [samples(rank, lines={2 + rank: own_ms[rank]}) for rank in (0, 1)]
     overlap = Overlap(
         found=(), waits_s={}, exposed_s={}, calls_per_step=0.0, bytes_per_step=0.0, met=sent(is_transfer=is_transfer)
@@ -62,8 +67,9 @@ def test_a_stage_with_blocks_that_another_has_time_for_is_told_with_the_best_cut
         ((30, 80), {"lines.3.wide": 90, "say": 10}, {}),
         ((30, 80), THREE, {"is_replica": True}),
         ((30, 80), THREE, {"is_transfer": False}),
+        ((30, 80), THREE, {"first": 85}),
     ],
-    ids=["a block is more than the difference", "one block", "replicas", "ranks that send nothing"],
+    ids=["a block is more than the difference", "one block", "replicas", "ranks that send nothing", "a slow processor"],
 )
 def test_stages_that_no_block_makes_more_even_and_other_ranks_are_none(own_ms, blocks, more):
     assert stages(own_ms, blocks, **more)[0] is None
