@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from emberward.files import anew
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
 from emberward.report._read import parse_line
 
@@ -61,15 +63,14 @@ def _mend(path: Path, keep_through: int | None) -> None:
     if not path.exists():
         return
     kept, changed = [], False
-    with path.open("rb") as file:
-        for line in file:
-            value = parse_line(line) if line.endswith(b"\n") else None
-            step = None if value is None else value.get("step")
-            late = keep_through is not None and isinstance(step, int) and step > keep_through
-            if value is None or late:
-                changed = True
-            else:
-                kept.append(line)
+    for line in BytesIO(anew(path.read_bytes)):
+        value = parse_line(line) if line.endswith(b"\n") else None
+        step = None if value is None else value.get("step")
+        late = keep_through is not None and isinstance(step, int) and step > keep_through
+        if value is None or late:
+            changed = True
+        else:
+            kept.append(line)
     if changed:
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with temporary.open("wb") as file:

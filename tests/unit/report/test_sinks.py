@@ -1,5 +1,6 @@
 """Where metrics go: files read back by the packages that own their formats, a scrape over HTTP."""
 
+import errno
 import importlib.util
 import json
 import os
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,20 @@ def test_a_resumed_run_drops_the_steps_after_its_save(tmp_path):
     sink.close()
     assert steps_of(path) == [1, 2, 3, 4, 5, 6, 7]
     assert [each.name for each in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_a_file_that_a_shared_file_system_has_lost_is_opened_again(tmp_path, monkeypatch):
+    path, read, lost = tmp_path / "metrics.jsonl", Path.read_bytes, [errno.ESTALE] * 2
+    path.write_text('{"step": 1}\n{"step": 2}\n')
+
+    def read_bytes(it):
+        if lost:
+            raise OSError(lost.pop(), "Stale file handle")
+        return read(it)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    JsonlSink(path, keep_through=1).close()
+    assert (steps_of(path), lost) == ([1], [])
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(None, [1, 2]), (0, []), (1, [1]), (5, [1, 2])])
