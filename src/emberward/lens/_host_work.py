@@ -19,7 +19,7 @@ from emberward.findings import Cause
 from emberward.lens._batches import Shares, is_of_python
 from emberward.lens._samples import USER, Instruction
 from emberward.lens._source import KEEPERS, Source, Sources, bound_by, call_name, made_of, names_in, reached_by, read_in
-from emberward.lens._unused import GOTTEN_AT, kept_in
+from emberward.lens._unused import GOTTEN_AT, kept_in, reads_of
 
 _MODE = re.compile(r"[rwaxbt+]*[wax+][rwaxbt+]*")
 _WRITE_TEXT = frozenset({"savefig", "to_csv", "to_json", "write_text"})
@@ -94,7 +94,8 @@ def _kept_for_later(users: Sequence[Instruction], sources: Sources) -> Instructi
         around = next((each for each in above if isinstance(each, ast.ClassDef)), None)
         if kept is not None and kept[1] in above and isinstance(kept[0], ast.Attribute) and around is not None:
             program = sources.program(each.file for each in users)
-            return place if not _trains(around) and _is_read_behind(kept[0].attr, program) else None
+            reads = reads_of(kept[0], sources.of(place.file), program)
+            return place if not _trains(around) and _is_behind(reads, program) else None
         if _trains(scope) or any(
             isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store)
             for each in ast.walk(scope)
@@ -103,20 +104,14 @@ def _kept_for_later(users: Sequence[Instruction], sources: Sources) -> Instructi
     return None
 
 
-def _is_read_behind(attribute: str, program: Sequence[Source]) -> bool:
-    """Whether methods alone read an attribute, but to add to it, each of which is called somewhere and in no loop."""
+def _is_behind(reads: Sequence[tuple[Source, ast.AST]], program: Sequence[Source]) -> bool:
+    """Whether the reads stand in functions, each of which is called somewhere and in no loop."""
     readers: set[str] = set()
-    for source in program:
-        for node in ast.walk(source.tree):
-            if not (isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Load)):
-                continue
-            parent = source.parents.get(node)
-            if isinstance(parent, ast.Attribute) and parent.attr in _COLLECTS:
-                continue
-            around = next((each for _, each in source.above(node) if isinstance(each, ast.FunctionDef)), None)
-            if around is None:
-                return False
-            readers.add(around.name)
+    for source, node in reads:
+        around = next((each for _, each in source.above(node) if isinstance(each, ast.FunctionDef)), None)
+        if around is None:
+            return False
+        readers.add(around.name)
     calls = [
         (source, node)
         for source in program

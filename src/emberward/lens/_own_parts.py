@@ -5,6 +5,7 @@ See [Note: gathered for its own part] in `sources._parts`.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from emberward.findings import Cause
 from emberward.lens._operations import OwnPart, RankOperations
@@ -16,28 +17,18 @@ _ASKING, _SCATTERING = "_c10d_functional::all_gather_into_tensor", "_c10d_functi
 
 
 def gathered_own_parts(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    """What such gathers cost a step, and what the other ranks' parts are copied and computed with; None without any.
-
-    They are told at the line of the forward that asks for most of them.
-    """
+    """What such gathers cost a step, and what the other ranks' parts are copied and computed with; None without any."""
     del ranks
     parts = [each for each in rank.own_parts if not each.is_again]
     moved = _moved(parts, work, "allgather")
     if not moved:
         return None
     cost_s = kept_s(work, rank, moved, _ASKING) + sum(each.took_s for each in parts)
-    return Waste(
-        cause=Cause.GATHERED_TWICE,
-        site=_asked_at(parts),
-        cost_s=cost_s,
-        share=cost_s / work.step_s,
-        ranks=(work.rank,),
-        evidence=(
-            f"{len(moved) / rank.num_steps:.0f} gathers a step, of which the rank reads the part that it gave "
-            "itself, or one number of all, as a norm, which the parts give too",
-        ),
-        transfers=tuple(moved),
+    says = (
+        f"{len(moved) / rank.num_steps:.0f} gathers a step, of which the rank reads the part that it gave "
+        "itself, or one number of all, as a norm, which the parts give too"
     )
+    return replace(_waste(parts, work, cost_s, says), transfers=tuple(moved))
 
 
 def gathered_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -54,17 +45,11 @@ def gathered_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOpe
     cost_s = min(num / len(gathered), 1.0) * kept_s(work, rank, gathered, _ASKING)
     if scattered:
         cost_s += min(num_scattered / len(scattered), 1.0) * kept_s(work, rank, scattered, _SCATTERING)
-    return Waste(
-        cause=Cause.GATHERED_TWICE,
-        site=_asked_at(parts),
-        cost_s=cost_s,
-        share=cost_s / work.step_s,
-        ranks=(work.rank,),
-        evidence=(
-            f"{num / rank.num_steps:.0f} gathers a step are of what the step has gathered already, as where several "
-            "layers gather the one input that they share",
-        ),
+    says = (
+        f"{num / rank.num_steps:.0f} gathers a step are of what the step has gathered already, as where several "
+        "layers gather the one input that they share"
     )
+    return _waste(parts, work, cost_s, says)
 
 
 def _moved(parts: Sequence[OwnPart], work: RankWork, op: str) -> list[Transfer]:
@@ -73,9 +58,17 @@ def _moved(parts: Sequence[OwnPart], work: RankWork, op: str) -> list[Transfer]:
     return [each for each in work.transfers if each.op.startswith(op) and each.num_bytes in sizes and not each.label]
 
 
-def _asked_at(parts: Sequence[OwnPart]) -> str:
+def _waste(parts: Sequence[OwnPart], work: RankWork, cost_s: float, says: str) -> Waste:
+    """At the line of the forward that asks for most of the parts, else of the backward."""
     asked: dict[Line, float] = defaultdict(float)
     for each in [part for part in parts if not part.is_backward] or parts:
         asked[each.where[0]] += each.gathers
     file, line = max(asked, key=lambda place: asked[place])
-    return f"{file}:{line}"
+    return Waste(
+        cause=Cause.GATHERED_TWICE,
+        site=f"{file}:{line}",
+        cost_s=cost_s,
+        share=cost_s / work.step_s,
+        ranks=(work.rank,),
+        evidence=(says,),
+    )

@@ -129,7 +129,12 @@ def _program(users: Sequence[Instruction], sources: Sources) -> list[Source]:
 
 def _is_ever_read(kept: ast.expr, source: Source, program: Sequence[Source]) -> bool:
     """Whether any file of the program reads an attribute, or this one a name, but to add to it or to empty it."""
-    name = kept.attr if isinstance(kept, ast.Attribute) else kept.id if isinstance(kept, ast.Name) else ""
+    return not isinstance(kept, ast.Attribute | ast.Name) or bool(reads_of(kept, source, program))
+
+
+def reads_of(kept: ast.Attribute | ast.Name, source: Source, program: Sequence[Source]) -> list[tuple[Source, ast.AST]]:
+    """What reads an attribute in any file of the program, or a name in this one, but to add to it or to empty it."""
+    name = kept.attr if isinstance(kept, ast.Attribute) else kept.id
     files = program if isinstance(kept, ast.Attribute) else [source]
     loads = [
         (each, node)
@@ -140,11 +145,12 @@ def _is_ever_read(kept: ast.expr, source: Source, program: Sequence[Source]) -> 
         or (isinstance(node, ast.Constant) and node.value == name)
         or (isinstance(node, ast.Call) and call_name(node) in ("vars", "getattr", "register_buffer"))
     ]
-    return not name or any(
-        not isinstance(getattr(node, "ctx", None), ast.Store)
-        and not (isinstance(parent := each.parents.get(node), ast.Attribute) and parent.attr in (*_KEEPS, "clear"))
+    return [
+        (each, node)
         for each, node in loads
-    )
+        if not isinstance(getattr(node, "ctx", None), ast.Store)
+        and not (isinstance(parent := each.parents.get(node), ast.Attribute) and parent.attr in (*_KEEPS, "clear"))
+    ]
 
 
 def _is_for_some_steps(read: ast.stmt | None, source: Source, outputs: frozenset[Line]) -> bool:
