@@ -14,6 +14,9 @@ part of their time, for a hang to show or a process to end: with fewer lanes a p
 lanes are shown as they come. With arguments of its own it is pytest alone, once. A lane ends at its tenth failure: what
 is broken so widely would cost an hour of time limits, and say the same again.
 
+pytest ends a test after `timeout` of pyproject.toml, where Python still gets to run. A lane of which nothing is heard
+for twice as long stands still: the stacks of its process are shown, and it ends.
+
 Up to six tests that failed beside others are run again, alone and twice: many tests wait for real processes, and a
 machine that gives them no time looks like a fault. The last lines name each that passed then; such a test has a race,
 and is to be mended.
@@ -31,8 +34,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 from xml.etree import ElementTree
 
 from measured import Results
@@ -100,16 +103,34 @@ OWN_LANES: dict[str, dict[str, tuple[str, ...]]] = {
 OPTIONS = ("--maxfail=10", "--durations=25", "--durations-min=1", "-q")
 FAILED, INTERRUPTED, NO_TESTS = 1, 2, 5
 """Of pytest."""
+STILL_S = 600.0
+"""After how long without a word a lane is ended."""
 GRACE_S = 30.0
 MAX_AGAIN = 6
 TIMES_AGAIN = 2
 
 
-def show(lane: str, lines: IO[bytes]) -> None:
-    """Writes the lines of one lane as they come, each with its lane."""
-    for line in lines:
-        sys.stdout.buffer.write(f"{lane:9} | ".encode() + line)
+def show(lane: str, words: BufferedReader, heard_s: dict[str, float]) -> None:
+    """Writes the lines of one lane as they come, each with its lane; notes when it was heard of last."""
+    rest = b""
+    with words:
+        while part := words.read1(1 << 16):
+            heard_s[lane] = time.monotonic()
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                sys.stdout.buffer.write(f"{lane:9} | ".encode() + line + b"\n")
+            sys.stdout.flush()
+
+
+def end_if_still(lane: str, process: Child, still_s: float) -> None:
+    """Shows where a lane stands of which nothing was heard for too long, and kills it."""
+    if still_s > STILL_S and process.poll() is None:
+        spy = Path(sys.executable).with_name("py-spy")
+        command = [str(spy), "dump", "--nonblocking", "--pid", str(process.pid)]
+        stacks = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GRACE_S)
+        sys.stdout.write(f"{lane}: nothing was heard of it for {still_s:.0f} s\n{stacks.stdout}{stacks.stderr}\n")
         sys.stdout.flush()
+        process.end()
 
 
 def end(processes: dict[str, Child]) -> None:
@@ -206,6 +227,7 @@ def wait_for_lanes(
     """The lanes' exit codes; their processes belong to `tree`. `memory`: for the temporary files of lanes IN_MEMORY."""
     processes: dict[str, Child] = {}
     readers = []
+    heard_s: dict[str, float] = {}
     # Hundreds of processes are started: without files of compiled code each of them would compile the whole program.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment = {**kept, "PYTHONUNBUFFERED": "1"}
@@ -222,12 +244,14 @@ def wait_for_lanes(
                 command, environment=of_lane, stdout=end_of_lines, stderr=end_of_lines, is_session=False
             )
             os.close(end_of_lines)
-            processes[lane] = process
-            readers.append(threading.Thread(target=show, args=(lane, os.fdopen(lines, "rb")), daemon=True))
+            processes[lane], heard_s[lane] = process, time.monotonic()
+            readers.append(threading.Thread(target=show, args=(lane, os.fdopen(lines, "rb"), heard_s), daemon=True))
             readers[-1].start()
         while any(process.poll() is None for process in processes.values()):
             if any(process.poll() == INTERRUPTED for process in processes.values()):
                 break
+            for lane, process in processes.items():
+                end_if_still(lane, process, time.monotonic() - heard_s[lane])
             time.sleep(0.2)
     finally:
         end(processes)

@@ -1,6 +1,7 @@
 """A test that failed beside others and passes alone is told and is no failure; one that fails alone too is one."""
 
 import json
+import signal
 
 import pytest
 import run_tests
@@ -56,6 +57,25 @@ def test_the_last_lines_name_what_failed_in_each_lane(failed, tmp_path):
         f"FAILED: {tmp_path / 'test_one.py'}::test_it\n",
         "jobs: pytest ended with 3\n",
     ]
+
+
+STANDS_STILL = """
+import signal
+
+def test_it():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGINT])
+    signal.pause()
+"""
+
+
+def test_a_lane_that_stands_still_is_shown_and_ended(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run_tests, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(run_tests, "STILL_S", 5.0)
+    (tmp_path / "test_one.py").write_text(STANDS_STILL)
+    assert run_tests.run_lanes({"one": (str(tmp_path),)}, (), tmp_path) == signal.SIGKILL
+    found = capsys.readouterr().out
+    assert "one: nothing was heard of it for " in found and "test_it (test_one.py:6)" in found
+    assert f"one: pytest ended with -{int(signal.SIGKILL)}" in found
 
 
 def lanes_of(file: str, lanes: dict[str, tuple[str, ...]]) -> list[str]:

@@ -4,7 +4,6 @@ The sampler looks in other steps, in which no profiler runs. What is done by man
 once: a look says in which loop of the program the thread is, the profiler how many operations it begins there.
 """
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from types import CodeType
 from typing import Any
 
 from emberward.events import main_package, owner_of
+from emberward.sources._frames import current_frames
 from emberward.sources._sampler import _place_of
 
 PERIOD_S = 0.001
@@ -42,7 +42,7 @@ class Looks:
 
     def _run(self) -> None:
         while not self._is_over.wait(PERIOD_S) and len(self._seen) < MAX_LOOKS:
-            frame, found = sys._current_frames().get(self._ident), list[tuple[CodeType, int]]()
+            frame, found = current_frames().get(self._ident), list[tuple[CodeType, int]]()
             now = time.monotonic_ns()
             try:
                 while frame is not None and len(found) < MAX_FRAMES:

@@ -46,6 +46,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from emberward.events import Owner, main_package, owner_of
+from emberward.sources._frames import current_frames
 
 PERIOD_S = 0.006
 ASK_S, SWITCH_S = 0.00002, 0.0002
@@ -286,22 +287,20 @@ class Sampler:
     def _snapshot(self) -> Stack | None:
         """The training thread's stack now; None when it went on each time while it was read, or is gone."""
         for _ in range(MAX_SNAPSHOTS):
-            frame = sys._current_frames().get(self._ident)
+            frame = current_frames().get(self._ident)
             if frame is None:
                 return None
             at = frame.f_lasti
             # What waits for the interpreter through a call of C may get it in the callback of a collection.
             found = self._stack_of(frame.f_back if frame.f_code is Sampler._collects.__code__ else frame)
-            if sys._current_frames().get(self._ident) is frame and frame.f_lasti == at:
+            if current_frames().get(self._ident) is frame and frame.f_lasti == at:
                 return found
         return None
 
     def _others(self) -> list[FrameType]:
         """Where the other threads stand that do something of the program's."""
         program, own = main_package(), (self._ident, threading.get_ident())
-        return [
-            frame for ident, frame in sys._current_frames().items() if ident not in own and _is_at_work(frame, program)
-        ]
+        return [frame for ident, frame in current_frames().items() if ident not in own and _is_at_work(frame, program)]
 
     def _stacks_of(self, frames: list[FrameType]) -> tuple[Stack, ...]:
         return tuple(map(self._stack_of, frames[:MAX_BESIDE]))
