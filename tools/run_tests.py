@@ -67,7 +67,7 @@ JOBS = _of_ranks(
 )
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
 FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "lens", "recipe", "report"))
-"""The lens is among them for the sake of even lanes."""
+"""The lens is among them: it holds times to the clock, so its lane has a processor whenever it wants one."""
 IN_MEMORY = frozenset({"files"})
 """Lanes whose temporary files lie in shared memory where that has LEAST_FREE_BYTES: they make and remove thousands."""
 SHARED_MEMORY = Path("/dev/shm")
@@ -80,8 +80,8 @@ LANES = {
     "files": FILES,
     "others": ("tests", *(f"--ignore={folder}" for folder in ("tests/ranks", *PROCESSES, *FILES))),
 }
-PRIORITY = dict.fromkeys(("ranks", "hangs", "jobs"), ("nice", "-n", "5"))
-"""One process runs all tests of each other lane: without this the many processes of ranks leave it no time."""
+PRIORITY = {"others": 4, "processes": 4, "ranks": 8, "hangs": 8, "jobs": 8}
+"""nice(1) of lanes. That of the files comes before others of few processes; the many of ranks would leave them none."""
 CACHE = Path(".pytest_cache")
 CHOICES = {
     "--all": ("-m", "not seldom"),
@@ -235,7 +235,8 @@ def wait_for_lanes(
         for lane, files in lanes.items():
             failures_of(lane).unlink(missing_ok=True)
             own = ("-o", f"cache_dir={CACHE / lane}", f"--junit-xml={reports / lane}.xml")
-            command = [*PRIORITY.get(lane, ()), sys.executable, "-m", "pytest", *OPTIONS, *choice, *own, *files]
+            nice = ("nice", "-n", str(PRIORITY.get(lane, 0)))
+            command = [*nice, sys.executable, "-m", "pytest", *OPTIONS, *choice, *own, *files]
             lines, end_of_lines = os.pipe()
             of_lane = (
                 {**environment, "TMPDIR": str(memory)} if memory is not None and lane in IN_MEMORY else environment
