@@ -104,6 +104,7 @@ class Cause(StrEnum):
     UNUSED_RESULT = "unused_result"
     DATA_WAIT = "data_wait"
     IMPORT = "import"
+    PYTHON_WORK = "python_work"
     RECOMPILE = "recompile"
     ALLOCATOR_RETRY = "allocator_retry"
     DEBUG_STRING = "debug_string"

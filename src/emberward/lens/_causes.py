@@ -23,7 +23,8 @@ left,
 Of what these rules do not know, a statement that only reads and whose value nobody reads is `unused_result`, a mask of
 the same tensor for each value of a loop `nonzero`, a test of a tensor's numbers `bool` ([Note: searches]), and Python's
 numbers that are made a tensor `host_copy`. What else is done for the next turn of a loop over batches is `data_wait`,
-as what a DataLoader does is. The rest is the step's own work and is never blamed. Calls that share their name with
+as what a DataLoader does is. The rest is the step's own work, and is blamed for nothing but
+[Note: Python's work]. Calls that share their name with
 harmless ones count only while the thread waits: of their time at most half was spent on a processor.
 """
 
@@ -145,6 +146,8 @@ _IMPORTS = ("IMPORT_NAME", "IMPORT_FROM")
 _PLACES = frozenset({"device", "gpu", "cuda", "accelerator", "host", "cpu"})
 _WAITS = frozenset({Cause.LOCK, Cause.SLEEP, Cause.FILE_READ, Cause.NETWORK_IO, Cause.SUBPROCESS})
 """Causes that say how a thread waits, and not what for."""
+_OF_SOURCES = frozenset({Cause.DATA_WAIT, Cause.FILE_READ})
+"""What is made or read for the step: where it is as it was before, to keep it is better than to have it sooner."""
 _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 """What another thread does that is named where the training thread waits for it."""
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
@@ -181,7 +184,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if any(place.owner == OURS and place.file.endswith(_SAMPLER) for place in sampled.stack):
         return None
     stack = tuple(place for place in sampled.stack if place.owner != OURS)
-    loop, inside = _split(stack, rank)
+    loop, inside = frames_in_loop(stack, rank)
     if not stack or (loop is None and not inside):
         return None
     outside = [] if loop is None else [loop]
@@ -223,7 +226,9 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if told is not None and told.cause is Cause.SLEEP:
         told = _for_a_service(told, users, sources)
     if told is None:
-        return _by_text(frames, users, rank, sources)
+        told = _by_text(frames, users, rank, sources)
+    if told is None or told.cause in _OF_SOURCES:
+        return _made_again(frames, rank) or told
     if told.cause is Cause.LOCK and not is_waiting:
         return None
     if told.cause in _WAITS and is_waiting:
@@ -313,7 +318,7 @@ def _tasks(sampled: Sampled, sources: Sources) -> str | None:
     return f"{task.file}:{task.function}"
 
 
-def _split(stack: tuple[Instruction, ...], rank: RankSamples) -> tuple[Instruction | None, list[Instruction]]:
+def frames_in_loop(stack: tuple[Instruction, ...], rank: RankSamples) -> tuple[Instruction | None, list[Instruction]]:
     """The frame of the loop in which the stack stands, and the frames inside it, innermost first."""
     outer = list(reversed(stack))
     size = 0
@@ -423,6 +428,15 @@ def _not_needed(frames: list[Instruction], rank: RankSamples, sources: Sources) 
         return None
     inner = next(place.site for place in frames if place.owner == USER)
     return Told(cause=found[0], site=found[1].site, inner=None if inner == found[1].site else inner)
+
+
+def _made_again(frames: list[Instruction], rank: RankSamples) -> Told | None:
+    """By the outermost line that a function gives what it had given before ([Note: returned again])."""
+    for inner, outer in reversed([*pairwise(frames)]):
+        if (outer.file, outer.line, inner.function) in rank.returned:
+            first = next(place.site for place in frames if place.owner == USER)
+            return Told(cause=Cause.REDUNDANT_WORK, site=outer.site, inner=None if first == outer.site else first)
+    return None
 
 
 def _next_turn(frames: list[Instruction], users: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:

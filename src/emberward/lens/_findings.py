@@ -39,6 +39,14 @@ MEANS: dict[Cause, tuple[str, str]] = {
     ),
     Cause.LOCK: ("waits for a lock, a queue or another thread", "hand over without waiting, or look who holds it"),
     Cause.GC: ("Python's garbage collector runs", "gc.freeze() after set-up, and collect at chosen steps on all ranks"),
+    Cause.PYTHON_WORK: (
+        "computes in Python while the model stands",
+        "do it every N steps, beside on a lane, or with tensors",
+    ),
+    Cause.REDUNDANT_WORK: (
+        "makes in Python what it has made before",
+        "keep it until what it is made of changes (functools.cache, an attribute)",
+    ),
     Cause.IMPORT: ("imports a module", "import it once, before the loop"),
     Cause.RECOMPILE: ("a graph is compiled again", "mark the size that changes as dynamic, or pad it to a few sizes"),
     Cause.DEBUG_STRING: ("builds a text that is never shown", "ask whether the level is on before you build it"),

@@ -50,6 +50,8 @@ class Parameter:
 
 
 Where = tuple[Line, ...]
+Called = tuple[str, int, str]
+"""File and line of a caller, and the name of a function."""
 """Lines of the program's frames around a place, the innermost first."""
 Backward = tuple[float, float] | None
 """Begin and end of the backward in which something happened; None outside of one."""
@@ -121,6 +123,15 @@ class Picks:
     picks_ns: float
     all_ns: float
     backward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Of the calls of a function that a line makes: the share of their time that gave what they had given before, and
+    how many did. See [Note: returned again] in `sources._returns`."""
+
+    share: float
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +208,7 @@ class RankOperations:
     `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
     the lines around what put the tokens together; none where that was not seen.
     `copies`: of places that join again what they had joined, the share of their calls' time that it takes.
+    `returned`: of calls of Python functions what they gave again ([Note: returned again]).
     `wide`: of places that compute in 64 bits, where their numbers became so, and what of it is for nothing.
     `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
     `checks_calls`: torch compares each collective between the ranks before it begins.
@@ -226,6 +238,7 @@ class RankOperations:
     wide: Mapping[Where, Wide] = field(default_factory=dict)
     picks: Mapping[Where, Picks] = field(default_factory=dict)
     copies: Mapping[Where, float] = field(default_factory=dict)
+    returned: Mapping[Called, Returned] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
     own_parts: tuple[OwnPart, ...] = ()
     tables: tuple[Table, ...] = ()
@@ -273,6 +286,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     wide: dict[Where, Wide] = {}
     picks: dict[Where, Picks] = {}
     copies: dict[Where, float] = {}
+    returned: dict[Called, Returned] = {}
     held: list[Held] = []
     own_parts: list[OwnPart] = []
     tables: list[Table] = []
@@ -319,6 +333,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "copies" in line:
             where, copied_ns, all_ns = line["copies"]
             copies[_where(where)] = min(copied_ns / max(all_ns, 1), 1.0)
+        elif "returned" in line:
+            file, number, function, *of_call = line["returned"]
+            returned[file, number, function] = Returned(*of_call)
         elif "picks" in line:
             where, *of_place = line["picks"]
             picks[_where(where)] = Picks(*of_place)
@@ -376,6 +393,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         wide=wide,
         picks=picks,
         copies=copies,
+        returned=returned,
         held=tuple(held),
         own_parts=tuple(own_parts),
         tables=tuple(tables),

@@ -9,7 +9,7 @@ from typing import Any
 
 from emberward.findings import Cause, Finding
 from emberward.health import Slowdown
-from emberward.lens._alike import alike_work
+from emberward.lens._alike import MOSTLY, alike_work
 from emberward.lens._backward import backward_meetings, has_hidden_calls, in_order
 from emberward.lens._calls import Call, Line, RankCalls, calls_of
 from emberward.lens._debug_modes import checks_of_calls
@@ -25,7 +25,7 @@ from emberward.lens._flow import repeats_of, slack_of, unread_of
 from emberward.lens._gathers import Sharding, sharding_of
 from emberward.lens._held import held_by_all
 from emberward.lens._logs import log_lines
-from emberward.lens._operations import RankOperations
+from emberward.lens._operations import Called, RankOperations
 from emberward.lens._overlap import Exposed, Overlap, audit, load_of
 from emberward.lens._replay import Replay
 from emberward.lens._samples import MIN_GAIN, USER, RankSamples, steps_since
@@ -147,6 +147,7 @@ def profile_of(
             num_reads=observed[rank.rank].num_reads if rank.rank in observed else rank.num_reads,
             log_lines=log_lines(rank.stacks),
             shares=tensor_shares(rank, observed.get(rank.rank)),
+            returned=_returned(observed.get(rank.rank)),
         )
         for rank in ranks
         if rank.num_steps
@@ -213,6 +214,12 @@ def profile_of(
         work=work,
         sharding=None if work is None else sharding_of(work, seen),
     )
+
+
+def _returned(rank: RankOperations | None) -> frozenset[Called]:
+    """Lines, and functions that mostly give them what they have given before."""
+    found = {} if rank is None else rank.returned
+    return frozenset(called for called, again in found.items() if again.share >= MOSTLY)
 
 
 def _load(rank: RankWork, num_steps: int) -> float:

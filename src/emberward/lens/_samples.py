@@ -83,6 +83,7 @@ class RankSamples:
     tried again, by step, where it did. `pageable`: lines that copy to a device from memory that is not pinned.
     `num_reads`: numbers that the training thread takes out of tensors, a step. `log_lines`: lines that give values to a
     library's log. `shares`: of lines, what of their time is spent with tensors ([Note: lines without tensors]).
+    `returned`: lines and the functions of Python's that give them what they have given before.
     `others_s`: processor time of the process's other threads. `cores`: processors that it may use, 0 where that is not
     known. `threads`: those that compute an operation.
     """
@@ -107,6 +108,7 @@ class RankSamples:
     num_reads: float = 0.0
     log_lines: frozenset[tuple[str, int]] = frozenset()
     shares: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    returned: frozenset[tuple[str, int, str]] = frozenset()
     others_s: float = 0.0
     cores: int = 0
     threads: int = 1

@@ -22,6 +22,7 @@ from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
 from emberward.lens._debug_modes import checks_s, switched_on_at
 from emberward.lens._operations import RankOperations
+from emberward.lens._python_work import with_python_work
 from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples, uncertainty
 from emberward.lens._slowdown import loop_line
@@ -33,6 +34,8 @@ MIN_STEPS = 2
 _FOR_OTHERS = frozenset({Cause.LOCK, Cause.DATA_WAIT, Cause.SAME_LANE})
 """Waits for other threads and processes of the host: where it lacks processors, as far as this rank lacked one, so did
 they, and that much of the wait is the host's doing."""
+MIN_UNKNOWN = 2 * MIN_GAIN
+"""Of a step: from there on work is told of which nobody knows whether it is needed."""
 BUSY_SHARE = 0.05
 """Of the time that ranks wait for a processor: from there on the host is busy, and says so."""
 MIN_OFTEN = 0.5
@@ -97,8 +100,8 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     told: dict[tuple[Cause, str], Told] = {}
     inside: dict[tuple[Cause, str], dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
     steps = range(rank.first_step, rank.first_step + rank.num_steps)
-    for sampled in rank.stacks:
-        found = tell(sampled, rank, sources)
+    each_told = with_python_work(rank, [tell(sampled, rank, sources) for sampled in rank.stacks], sources)
+    for sampled, found in zip(rank.stacks, each_told, strict=True):
         if found is None:
             continue
         key = found.cause, found.site
@@ -241,9 +244,10 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
         if cause in _FOR_OTHERS:
             sure *= 1 - queued[worst.rank]
         sure_s = most_s * sure - MIN_COST_S
-        is_enough = sure_s >= MIN_GAIN * step_s or worst.busy_share * sure_s >= MIN_GAIN * served[worst.rank]
+        least = MIN_UNKNOWN if cause is Cause.PYTHON_WORK else MIN_GAIN
+        is_enough = sure_s >= least * step_s or worst.busy_share * sure_s >= least * served[worst.rank]
         is_certain = worst.cost_s >= MIN_SHARE * step_s and is_enough
-        if not is_certain and (served_s == step_s or most_s - MIN_COST_S < MIN_GAIN * served_s):
+        if not is_certain and (served_s == step_s or most_s - MIN_COST_S < least * served_s):
             continue
         made_at = _made_at(worst) if cause is Cause.DATA_WAIT else None
         found.append(

@@ -127,7 +127,7 @@ class AlikeWatch:
         self._spent: dict[Where, _Spent] = defaultdict(_Spent)
         self._objects = itertools.count()
         self._step = 0
-        self._num_read = self._num_calls = 0
+        self._num_read = self.num_calls = 0
         self._fast: list[nn.Module] = []
         """Modules on their fast path, for which our mode is taken off."""
         self._fast_ns = 0
@@ -169,7 +169,7 @@ class AlikeWatch:
             self._undo.pop()()
         for each in (self._numbers, self._before, self._now, self._known, self._writes, self._made):
             each.clear()
-        if self._step < NUM_COMPARED or self._num_calls > MAX_CALLS:
+        if self._step < NUM_COMPARED or self.num_calls > MAX_CALLS:
             self._forget()
         self._tables.stop()
         self._padding.stop()
@@ -198,8 +198,8 @@ class AlikeWatch:
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
-        self._num_calls += 1
-        if self._num_calls > MAX_CALLS or torch.compiler.is_compiling():
+        self.num_calls += 1
+        if self.num_calls > MAX_CALLS or torch.compiler.is_compiling():
             return func(*args, **named)
         key, given, versions, state = None, [], [], None
         with self._careful():
@@ -246,7 +246,7 @@ class AlikeWatch:
         try:
             yield
         except Exception:  # noqa: BLE001 (a program is not ended because it is profiled)
-            self._num_calls = MAX_CALLS + 1
+            self.num_calls = MAX_CALLS + 1
         finally:
             self.is_reading = False
 

@@ -34,6 +34,7 @@ from emberward.sources._gradients import GradientWatch
 from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
 from emberward.sources._parts import PartsWatch
+from emberward.sources._returns import ReturnsWatch
 from emberward.sources._units import REPLICATED, UNITS
 from emberward.sources._values import has_compiled
 
@@ -79,6 +80,7 @@ class OperationProbe:
         self._looks = Looks()
         self._alike = AlikeWatch()
         self._gradients = GradientWatch(self._alike.inputs)
+        self._returns = ReturnsWatch(lambda: self._alike.num_calls)
         self._held, self._parts = HeldWatch(), PartsWatch(lambda: self._alike.is_reading)
         self._graphs: list[tuple[int, int]] = []
         """Backwards that make a graph of their own, as a penalty on gradients does: none computes a forward again."""
@@ -91,11 +93,14 @@ class OperationProbe:
     def compare(self) -> None:
         """The steps before those to observe are compared from now on."""
         self._alike.start()
+        if self._alike.is_on:
+            self._returns.start()
         self._held.start()
         self._parts.start()
 
     def start(self) -> None:
         """The steps to observe begin now. Where the program has a profiler running, none is."""
+        self._returns.stop()
         self._alike.stepped()
         self._parts.stepped()
         for each in (self._alike, self._held, self._parts):
@@ -120,6 +125,7 @@ class OperationProbe:
     def stepped(self) -> bool:
         """A step has ended; whether more are to be observed."""
         self._alike.stepped()
+        self._returns.stepped()
         self._parts.stepped()
         if self.is_on:
             self._bounds.append(time.monotonic_ns())
@@ -285,6 +291,7 @@ class OperationProbe:
             yield from accesses_of(self._result)
         yield from self._gradients.lines()
         yield from self._alike.lines()
+        yield from self._returns.lines()
         yield from self._held.lines()
         yield from self._parts.lines()
         yield from self._looks.lines()

@@ -1,9 +1,10 @@
 """Where the training thread of this process spends its steps, by looking at it from beside. Standard library only.
 
 [Note: how a step is sampled]
-A thread looks at the training thread's frames at one moment of each period of `PERIOD_S`, anywhere in it, whatever the
-program does: so each instant is as likely to be seen as any other, what is always short behind something long too. A
-look stands for a period at the stack that it sees, however long it waited to see it. What the thread spent on a
+A thread looks at the training thread's frames at one moment of each period of `PERIOD_S`, later of longer ones
+(`MANY_LOOKS`), anywhere in it, whatever the program does: so each instant is as likely to be seen as any other, what is
+always short behind something long too. A look stands for a period at the stack that it sees, however long it waited to
+see it. What the thread spent on a
 processor and for want of one is known between looks: half of a look's period has the shares of the time before it, half
 those of the time after. Of each stack and step it keeps that time, the part of it on a processor and the part for want
 of one, and the mean of when it was. No call of the program is replaced for it, no tensor is kept, no device is asked.
@@ -40,7 +41,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -49,6 +50,9 @@ from emberward.events import Owner, main_package, owner_of
 from emberward.sources._frames import current_frames
 
 PERIOD_S = 0.006
+MANY_LOOKS = 1000
+"""From then on a period is that part of all the time before: n looks tell a share to 1 / sqrt(n) of itself, and what
+has been seen so often can be looked at less often, at less cost for the program."""
 ASK_S, SWITCH_S = 0.00002, 0.0002
 _SET_TIMER_SLACK, _SLACK_NS = 29, 1
 """``PR_SET_TIMERSLACK`` of prctl(2): a timer may be 50 us late by its default."""
@@ -125,6 +129,7 @@ class Sampler:
         self._over = threading.Lock()
         """Held until the sampling is over: to wait for it is one call of C."""
         self._interval_s = SWITCH_S
+        self._period_ns = int(PERIOD_S * 1e9)
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._switch_s = 0.0
@@ -227,16 +232,18 @@ class Sampler:
         with contextlib.suppress(AttributeError):
             _HOLDING.prctl(_SET_TIMER_SLACK, _SLACK_NS)
         others_ns = self._others_ns()
-        moments = _moments(began_ns, int(PERIOD_S * 1e9))
-        due_ns = next(moments)
+        moments = _moments(began_ns)
+        due_ns, period_ns = next(moments)
         while (look := self._look(due_ns)) is not None:
             stack, now_ns = look
-            step, num, (collections, self._collections) = self._step, 0, (self._collections, [])
+            step, stands_for_ns, (collections, self._collections) = self._step, 0, (self._collections, [])
             if self._gc_began_ns:
                 collections.append((self._gc_began_ns, now_ns, now_ns - self._gc_began_ns))
             while due_ns <= now_ns:
-                num += not any(began <= due_ns <= ended for began, ended, _ in collections)
-                due_ns = next(moments)
+                is_collected = any(began <= due_ns <= ended for began, ended, _ in collections)
+                stands_for_ns += 0 if is_collected else period_ns
+                due_ns, period_ns = next(moments)
+            self._period_ns = period_ns
             if stack is None:
                 continue
             busy, queue = self._busy_ns(), self._queue_ns()
@@ -251,7 +258,7 @@ class Sampler:
             del others  # Frames keep what their functions hold.
             if before is not None:
                 self._add(*_half(before, used, queued))
-            before = key, step, num * int(PERIOD_S * 1e9), now_ns
+            before = key, step, stands_for_ns, now_ns
             self._add(*_half(before, used, queued))
             last_ns, last_busy, last_queue = now_ns, busy, queue
             if now_ns - began_ns > write_ns:
@@ -370,7 +377,7 @@ class Sampler:
             "pid": self._pid,
             "warmup": self._warmup,
             "is_last": is_last,
-            "period_ns": int(PERIOD_S * 1e9),
+            "period_ns": self._period_ns,
             "bounds_ns": bounds,
             "retries": self._retried[: len(bounds)],
             "first_step": self._step - len(bounds) + 1,
@@ -412,12 +419,14 @@ def _ask_s(*, has_others: bool, lacked_ns: int) -> float:
     return SWITCH_S if has_others or lacked_ns > SWITCH_S * 1e9 else ASK_S
 
 
-def _moments(began_ns: int, period_ns: int) -> Iterator[int]:
-    """A moment in each period, anywhere in it; drawn without the program's generators."""
-    draw = 0x2545F491
-    for period in count():
+def _moments(began_ns: int) -> Iterator[tuple[int, int]]:
+    """A moment in each period, anywhere in it, and how long that is; drawn without the program's generators."""
+    draw, begin_ns = 0x2545F491, began_ns
+    while True:
+        period_ns = max(int(PERIOD_S * 1e9), (begin_ns - began_ns) // MANY_LOOKS)
         draw = (draw * 1664525 + 1013904223) & 0xFFFFFFFF
-        yield began_ns + period * period_ns + draw * period_ns // 0x100000000
+        yield begin_ns + draw * period_ns // 0x100000000, period_ns
+        begin_ns += period_ns
 
 
 def _half(look: _Look, used: float, queued: float) -> tuple[Seen, int, tuple[int, int, int], int]:

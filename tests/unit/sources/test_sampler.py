@@ -1,5 +1,6 @@
 """What the sampler keeps of a thread: against the clock around each line, and of looks that come late."""
 
+import itertools
 import math
 import sys
 import time
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from emberward.lens import read_samples
-from emberward.sources._sampler import ASK_S, PERIOD_S, SWITCH_S, Sampler, _ask_s
+from emberward.sources._sampler import ASK_S, MANY_LOOKS, PERIOD_S, SWITCH_S, Sampler, _ask_s, _moments
 
 
 @pytest.mark.parametrize(
@@ -107,3 +108,15 @@ def test_a_program_s_end_waits_for_files_that_take_long_to_write(tmp_path):
     sampler._thread = writing = Writing()
     sampler.end()
     assert writing.is_done
+
+
+def test_what_was_looked_at_often_is_looked_at_less_often():
+    began_ns, length_s = 5_000_000_000, 100.0
+    within = lambda moment: moment[0] < began_ns + length_s * 1e9  # noqa: E731
+    found = [*itertools.takewhile(within, _moments(began_ns))]
+    begins = itertools.accumulate((period for _, period in found), initial=began_ns)
+    assert all(begin <= at < begin + period for begin, (at, period) in zip(begins, found, strict=False))
+    assert {period for _, period in found[:MANY_LOOKS]} == {PERIOD_S * 1e9}
+    assert found[-1][1] == pytest.approx(1e9 * length_s / MANY_LOOKS, rel=0.01)
+    # As long as the first thousand took, times what it has grown by: a thousand more for each e of that.
+    assert len(found) == pytest.approx(MANY_LOOKS * (1 + math.log(length_s / (MANY_LOOKS * PERIOD_S))), rel=0.01)
