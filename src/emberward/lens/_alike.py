@@ -43,6 +43,7 @@ def alike_work(
             *_rows(rank, sampled, sources),
             *_picks(rank, sampled, sources),
             *_copies(rank, sampled, sources),
+            *_unread_results(rank, sampled, sources),
             *_wide(rank, sampled, sources),
             *_padded(rank, sampled, sources),
         )
@@ -200,6 +201,15 @@ def _copies(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Ite
         evidence = f"a join in {function}() copies again what the same line had joined before"
         site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
         yield _InVain(Cause.REDUNDANT_WORK, site, each.lines.total() / 1e9 / sampled.num_steps, (evidence,), sure)
+
+
+def _unread_results(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    for (file, function), each in _by_function(rank.unread_results, sampled, sources).items():
+        evidence = (
+            f"what torch computes in {function}() leads to nothing: no operation reads it that is read, nor Python"
+        )
+        site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
+        yield _InVain(Cause.UNUSED_RESULT, site, each.lines.total() / 1e9 / sampled.num_steps, (evidence,), sure)
 
 
 def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:

@@ -208,6 +208,7 @@ class RankOperations:
     `padded`: of places that embed tokens these lines, the share of the tokens that a shorter batch would not have, and
     the lines around what put the tokens together; none where that was not seen.
     `copies`: of places that join again what they had joined, the share of their calls' time that it takes.
+    `unread_results`: of places with operations whose results nothing reads, the share of their time that these take.
     `returned`: of calls of Python functions what they gave again ([Note: returned again]).
     `wide`: of places that compute in 64 bits, where their numbers became so, and what of it is for nothing.
     `rows`: of places that compute rows which nothing reads; `picks`: of places where an index does for a product.
@@ -238,6 +239,7 @@ class RankOperations:
     wide: Mapping[Where, Wide] = field(default_factory=dict)
     picks: Mapping[Where, Picks] = field(default_factory=dict)
     copies: Mapping[Where, float] = field(default_factory=dict)
+    unread_results: Mapping[Where, float] = field(default_factory=dict)
     returned: Mapping[Called, Returned] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
     own_parts: tuple[OwnPart, ...] = ()
@@ -286,6 +288,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     wide: dict[Where, Wide] = {}
     picks: dict[Where, Picks] = {}
     copies: dict[Where, float] = {}
+    unread_results: dict[Where, float] = {}
     returned: dict[Called, Returned] = {}
     held: list[Held] = []
     own_parts: list[OwnPart] = []
@@ -333,6 +336,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "copies" in line:
             where, copied_ns, all_ns = line["copies"]
             copies[_where(where)] = min(copied_ns / max(all_ns, 1), 1.0)
+        elif "unread_results" in line:
+            where, unread_ns, all_ns = line["unread_results"]
+            unread_results[_where(where)] = min(unread_ns / max(all_ns, 1), 1.0)
         elif "returned" in line:
             file, number, function, *of_call = line["returned"]
             returned[file, number, function] = Returned(*of_call)
@@ -393,6 +399,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         wide=wide,
         picks=picks,
         copies=copies,
+        unread_results=unread_results,
         returned=returned,
         held=tuple(held),
         own_parts=tuple(own_parts),

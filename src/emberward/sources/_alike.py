@@ -60,6 +60,9 @@ _READS = frozenset(
 """Calls that give no tensor and do read numbers."""
 _LENDS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
 """Calls after which others than torch may write to a tensor's memory."""
+_ASKS = frozenset({"__get__", "__len__", "dim", "element_size", "is_contiguous", "numel", "size", "stride", "type"})
+_TAKES = frozenset({"grad", "__deepcopy__"})
+"""The first give no tensor and read no number; the second give one, and read another by no operation."""
 _DATA: Any = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 _UNKNOWN = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "empty_permuted"})
 _FAST_PATHS = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
@@ -110,7 +113,9 @@ class _Spent:
 class AlikeWatch:
     """Compares steps between `start` and `stop`. All but `lines` is for the training thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_read: Callable[[list[torch.Tensor]], None] = lambda read: None) -> None:
+        """`on_read` is told of tensors that a call has read by no operation, or that gives none."""
+        self._on_read = on_read
         self.is_on = self.is_reading = False
         """`is_reading`: what is called of torch now is this watch's own."""
         self._mode = _Mode(self)
@@ -183,8 +188,7 @@ class AlikeWatch:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations: for each place that calls torch the program's lines around it, the innermost
         first, the nanoseconds of calls that are alike and of others, of those that are alike, keep a graph and are made
-        by no library, and the share of what is alike in all that has a backward; for each that embeds tokens its lines,
-        and what is padding. Without places where none is alike."""
+        by no library, and its share in all that has a backward. None where none is alike. Then those of its parts."""
         if any(spent.alike for spent in self._spent.values()):
             all_ns = max(self._rows.graph_ns, 1)
             for where, spent in self._spent.items():
@@ -217,6 +221,8 @@ class AlikeWatch:
             first = None if key is None else self._now.get(key)
             storages, has_written = self._note(func, key, given, versions, result)
             name = getattr(func, "__name__", "")
+            if name in _TAKES or (name not in _ASKS and next(tensors_in(result), None) is None):
+                self._on_read(given)
             self.inputs.note(func, named, given, lambda: self._where(sys._getframe(3))[0])
             if storages or name in _READS:
                 where, is_own = self._where(sys._getframe(1))

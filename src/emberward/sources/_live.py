@@ -62,6 +62,10 @@ class Asks:
     issue: Callable[[int], None]
 
 
+class _Result:
+    """Stands for a call that gives a tensor to be waited for."""
+
+
 class Local(threading.local):
     """What is so in one thread. Defaults lie in the class: to ask for a missing name costs ten times as much."""
 
@@ -70,7 +74,7 @@ class Local(threading.local):
     is_functional: bool = False
 
 
-Pending = tuple[ReferenceType[Any], int, int, bool, bool, bool, bool, bool]
+Pending = tuple[Callable[[], Any], int, int, bool, bool, bool, bool, bool]
 """A call that has not been waited for: torch's work, or a tensor to wait for (weakly); number; group; and whether it is
 a transfer, was made with its wait, ends when the wait does, has a work that can be asked, is a barrier. A tuple, as it
 is cheap."""
@@ -203,6 +207,8 @@ class LiveRecorder:
         self.heart: Heart | None = None
         self.store: StoreLog | None = None
         self.pending: dict[int, Pending] = {}
+        self._results: dict[int, _Result] = {}
+        """By memory, what stands for a call that gives a tensor to be waited for."""
         self.sync: dict[Any, tuple[int, int]] = {}
         """Works that torch itself waits for next and that end with that wait: number and group of the call.
 
@@ -277,6 +283,20 @@ class LiveRecorder:
         if len(self.pending) >= MAX_PENDING:
             self.pending.clear()
         self.pending[id(work)] = pending
+
+    def await_result(self, memory: Any, number: int, group: int, *, ends_at_wait: bool) -> None:
+        """Remembers a call under way by the memory of its result, weakly: torch waits for any view of that."""
+        work = _Result()
+        if len(self._results) >= MAX_PENDING:
+            self._results.clear()
+        self._results[memory.cdata] = work
+        reference = lambda: None if memory.expired() else work  # noqa: E731
+        self.await_work(work, (reference, number, group, False, False, ends_at_wait, False, False))
+
+    def waiting_for(self, memory: Any) -> tuple[Pending, int] | None:
+        """As `waiting`, of the call whose result lies in that memory."""
+        work = self._results.pop(memory.cdata, None)
+        return None if work is None else self.waiting(work)
 
     def waiting(self, work: object, *, has_limit: bool = False) -> tuple[Pending, int] | None:
         """The call that `work` stands for and the number of the wait that begins now; None when it is not known.

@@ -29,11 +29,12 @@ from torch.nn.modules import module as modules
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._accesses import GIVEN, accesses_of
-from emberward.sources._alike import AlikeWatch
+from emberward.sources._alike import MAX_CALLS, AlikeWatch
 from emberward.sources._gradients import GradientWatch
 from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
 from emberward.sources._parts import PartsWatch
+from emberward.sources._results import ResultsWatch
 from emberward.sources._returns import ReturnsWatch
 from emberward.sources._units import REPLICATED, UNITS
 from emberward.sources._values import has_compiled
@@ -78,7 +79,8 @@ class OperationProbe:
         self._why: str | None = None
         self._free_bytes: int | None = None
         self._looks = Looks()
-        self._alike = AlikeWatch()
+        self._results = ResultsWatch(lambda: self._alike.is_reading)
+        self._alike = AlikeWatch(self._results.read)
         self._gradients = GradientWatch(self._alike.inputs)
         self._returns = ReturnsWatch(lambda: self._alike.num_calls)
         self._held, self._parts = HeldWatch(), PartsWatch(lambda: self._alike.is_reading)
@@ -97,13 +99,15 @@ class OperationProbe:
             self._returns.start()
         self._held.start()
         self._parts.start()
+        if self._alike.is_on:
+            self._results.start()
 
     def start(self) -> None:
         """The steps to observe begin now. Where the program has a profiler running, none is."""
         self._returns.stop()
         self._alike.stepped()
         self._parts.stepped()
-        for each in (self._alike, self._held, self._parts):
+        for each in (self._results, self._alike, self._held, self._parts):
             each.stop()
         if torch._C._autograd._profiler_enabled():
             self._why = "the program runs a profiler of its own"
@@ -126,6 +130,7 @@ class OperationProbe:
         """A step has ended; whether more are to be observed."""
         self._alike.stepped()
         self._returns.stepped()
+        self._results.stepped()
         self._parts.stepped()
         if self.is_on:
             self._bounds.append(time.monotonic_ns())
@@ -292,6 +297,8 @@ class OperationProbe:
         yield from self._gradients.lines()
         yield from self._alike.lines()
         yield from self._returns.lines()
+        if self._alike.num_calls <= MAX_CALLS:
+            yield from self._results.lines()
         yield from self._held.lines()
         yield from self._parts.lines()
         yield from self._looks.lines()

@@ -19,24 +19,19 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import distributed
 from torch.multiprocessing import reductions
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from emberward.events import Owner, main_package, owner_of
+from emberward.sources._below import Below, Where, lines_around
 from emberward.sources._picks import storage_of
-from emberward.sources._values import has_compiled, tensors_in
+from emberward.sources._values import tensors_in
 
 MAX_OPERATIONS = 60_000
 """Of all compared steps. Of longer ones nothing is said."""
-MAX_FRAMES = 200
 _TENSORS = "torch.distributed.tensor"
-_MADE_OF_PLAIN = ("torch.distributed.tensor.", "torch.distributed._functional_collectives.AsyncCollectiveTensor")
-"""Tensors whose operations are made of operations on plain ones."""
 _GATHER = "_c10d_functional::all_gather_into_tensor"
 _COPIES = frozenset({"aten::clone", "aten::_to_copy", "aten::contiguous"})
 _SAME = _COPIES | {
@@ -54,7 +49,6 @@ _NORMS = ("norm", "linalg_vector_norm", "_foreach_norm", "amax", "amin", "max", 
 _NUMBERS = frozenset(f"aten::{each}" for each in ("sum", "mean", "any", "all", *_NORMS))
 _LIKE_POINTWISE = frozenset({"aten::native_dropout", "aten::native_dropout_backward"})
 _WEAK: Any = reductions.StorageWeakRef
-Where = tuple[tuple[str, int], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +82,7 @@ class PartsWatch:
     def __init__(self, is_own: Callable[[], bool] = lambda: False) -> None:
         """`is_own`: whether what is called of torch now is another watch's."""
         self._is_own = is_own
-        self._mode: Any = None
+        self._mode: Below | None = None
         self._known: dict[int, dict[Any, _Parts]] = defaultdict(dict)
         """By storage and by how a tensor lies in it."""
         self._gathers: list[_Gather] = []
@@ -99,10 +93,9 @@ class PartsWatch:
 
     def start(self) -> None:
         """Follows from now on, where the program has distributed tensors, and neither compiled graphs nor a mode."""
-        is_free = not has_compiled() and not _get_current_dispatch_mode_stack()
-        if is_free and _TENSORS in sys.modules and distributed.is_initialized():
-            self._mode = _Mode(self)
-            self._mode.__enter__()
+        if Below.can_be() and _TENSORS in sys.modules and distributed.is_initialized():
+            self._mode = Below(self.call)
+            self._mode.begin()
 
     def stepped(self) -> None:
         """A step has ended."""
@@ -111,12 +104,10 @@ class PartsWatch:
         self._num_steps += self._mode is not None
 
     def stop(self) -> None:
-        """Ends it. Under a mode that the program has put on meanwhile ours stays, without effect."""
+        """Ends it."""
         mode, self._mode = self._mode, None
         if mode is not None:
-            mode.watch = None
-            if _get_current_dispatch_mode_stack()[-1:] == [mode]:
-                mode.__exit__(None, None, None)
+            mode.end()
         self._known.clear()
         self._given.clear()
 
@@ -165,7 +156,7 @@ class PartsWatch:
             resolve: Any = vars(distributed.distributed_c10d)["_resolve_process_group"]
             group = resolve(args[2])
             gather = _Gather(
-                _where(sys._getframe(2)), torch._C._current_graph_task_id() >= 0, made[0].nbytes, given[0].nbytes,
+                lines_around(), torch._C._current_graph_task_id() >= 0, made[0].nbytes, given[0].nbytes,
                 is_again=self._is_given(given[0], args[2]),
             )  # fmt: skip
             self._gathers.append(gather)
@@ -267,25 +258,6 @@ class PartsWatch:
         self._known[storage_of(tensor)][_lies(tensor)] = parts
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands each operation on plain tensors to the watch; of distributed ones, those that they are made of."""
-
-    def __init__(self, watch: PartsWatch) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.watch: PartsWatch | None = watch
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(f"{each.__module__}.{each.__name__}".startswith(_MADE_OF_PLAIN) for each in types):
-            return NotImplemented
-        named = kwargs or {}
-        is_plain = all(each in (torch.Tensor, nn.Parameter, nn.Buffer) for each in types)
-        if self.watch is None or not is_plain:
-            return func(*args, **named)
-        # What is asked of a tensor here, the program has not asked: other watches take no notice of it.
-        with torch._C.DisableTorchFunction():
-            return self.watch.call(func, args, named)
-
-
 def _lies(tensor: torch.Tensor) -> Any:
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
@@ -299,15 +271,3 @@ def _dim_after(tensor: torch.Tensor, parts: _Parts, made: torch.Tensor) -> int |
     else:
         found = [i for i in range(made.dim()) if made.shape[i] == size and made.stride(i) == apart]
     return found[0] if len(found) == 1 else None
-
-
-def _where(frame: FrameType | None) -> Where:
-    """The program's lines around a call, the innermost first."""
-    found, program = [], main_package()
-    for _ in range(MAX_FRAMES):
-        if frame is None:
-            break
-        if owner_of(frame.f_code.co_filename, program) is Owner.USER:
-            found.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(found)

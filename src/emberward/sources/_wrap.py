@@ -20,6 +20,7 @@ from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from emberward.events import CollectiveOp, GroupCreate
 from emberward.sources._calls import METHODS
@@ -332,16 +333,18 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
             # Of the tensors of a coalesced call the last one stands for all: they are one call.
             tensor = result[-1] if type(result) in (list, tuple) and result else result
             if isinstance(tensor, Tensor):
-                elem = getattr(tensor, "elem", tensor)
                 number, known, ends_at_wait = pending
                 if not ends_at_wait and live.ends is not None:
                     resolve: Any = _distributed_c10d._resolve_process_group
-                    handle = resolve(known.name)
-                    live.ends.issued(number, known, handle, begin, is_transfer=False)
-                live.await_work(elem, (ref(elem), number, known.number, False, False, ends_at_wait, False, False))
+                    live.ends.issued(number, known, resolve(known.name), begin, is_transfer=False)
+                live.await_result(_memory_of(tensor), number, known.number, ends_at_wait=ends_at_wait)
         return result
 
     return call
+
+
+def _memory_of(tensor: Any) -> Any:
+    return StorageWeakRef(getattr(tensor, "elem", tensor).untyped_storage())  # type: ignore[no-untyped-call]
 
 
 def _wrapped_wait_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -350,7 +353,7 @@ def _wrapped_wait_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
         if torch.compiler.is_compiling():
             return original(tensor)
         live = CURRENT.live
-        found = None if live is None else live.waiting(tensor)
+        found = None if live is None else live.waiting_for(_memory_of(tensor))
         if live is None or found is None:
             return original(tensor)
         try:

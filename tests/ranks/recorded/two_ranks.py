@@ -34,7 +34,7 @@ def talk(rank, pair):
     dist.all_reduce(value, group=pair)
     dist.all_gather([torch.zeros(3), torch.zeros(3)], value)
     total = funcol.all_reduce(value, "sum", pair)
-    total = total + 1
+    total = total.view(3, 1) + 1
     work = dist.all_reduce(value, op=dist.ReduceOp.MAX, async_op=True)
     dist.broadcast(torch.zeros(2, dtype=torch.int64), src=1)
     work.wait()
