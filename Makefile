@@ -105,6 +105,7 @@ campaign: setup test-seldom
 	$(VENV)/bin/python tools/campaign_pauses.py --fresh
 	$(VENV)/bin/python benchmarks/run_overhead.py --fresh
 	$(VENV)/bin/python benchmarks/profile_overhead.py --fresh
+	$(VENV)/bin/python benchmarks/worker_handover.py --fresh
 	$(VENV)/bin/python tools/campaign_kills.py --fresh
 	$(VENV)/bin/python tools/campaign_ends.py --fresh
 	$(VENV)/bin/python tools/campaign_first_hour.py --fresh

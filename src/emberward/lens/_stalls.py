@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.findings import Cause
-from emberward.lens._causes import DEVICE_WAITS, Told, tell
+from emberward.lens._causes import DEVICE_WAITS, MAX_BUSY, Told, tell
 from emberward.lens._debug_modes import checks_s, switched_on_at
 from emberward.lens._operations import RankOperations
 from emberward.lens._python_work import with_python_work
@@ -34,6 +34,9 @@ MIN_STEPS = 2
 _FOR_OTHERS = frozenset({Cause.LOCK, Cause.DATA_WAIT, Cause.SAME_LANE})
 """Waits for other threads and processes of the host: where it lacks processors, as far as this rank lacked one, so did
 they, and that much of the wait is the host's doing."""
+HAND_OVER_S = 0.002
+"""What the training thread spends on a batch that a worker has ready (`benchmarks/worker_handover.py`): data that it
+makes in less time itself are made well there."""
 MIN_UNKNOWN = 2 * MIN_GAIN
 """Of a step: from there on work is told of which nobody knows whether it is needed."""
 BUSY_SHARE = 0.05
@@ -243,11 +246,12 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
         sure = 1 - uncertainty([spent for spent, _ in worst.seen.values()], numbers[worst.rank])
         if cause in _FOR_OTHERS:
             sure *= 1 - queued[worst.rank]
-        sure_s = most_s * sure - MIN_COST_S
+        beyond_s = HAND_OVER_S if cause is Cause.DATA_WAIT and worst.busy_share > MAX_BUSY else MIN_COST_S
+        sure_s = most_s * sure - beyond_s
         least = MIN_UNKNOWN if cause is Cause.PYTHON_WORK else MIN_GAIN
         is_enough = sure_s >= least * step_s or worst.busy_share * sure_s >= least * served[worst.rank]
         is_certain = worst.cost_s >= MIN_SHARE * step_s and is_enough
-        if not is_certain and (served_s == step_s or most_s - MIN_COST_S < least * served_s):
+        if not is_certain and (served_s == step_s or most_s - beyond_s < least * served_s):
             continue
         made_at = _made_at(worst) if cause is Cause.DATA_WAIT else None
         found.append(
