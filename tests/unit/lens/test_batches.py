@@ -7,6 +7,8 @@ from unit.lens.test_logs_and_lists import RANK
 
 from emberward.findings import Cause
 from emberward.lens import Instruction, Sampled, Sources, tell
+from emberward.lens._replay import Replay
+from emberward.lens._stalls import find_stalls
 
 PROGRAM = """model = build()
 for step in range(99):
@@ -61,3 +63,23 @@ def test_python_s_work_for_the_loss_is_data_wait_and_no_other_is(stack, line):
     told = tell(sampled, rank, Sources(lambda file: PROGRAM if file == "train.py" else ""))
     data_wait = told is not None and told.cause is Cause.DATA_WAIT
     assert (told.site if data_wait else None) == (None if line is None else f"train.py:{line}")
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "cpu_s", "is_told"),
+    [(0.0025, 0.0025, False), (0.005, 0.005, True), (0.0025, 0.0, True)],
+    ids=["a worker's batch costs as much", "more than that", "a wait for one"],
+)
+def test_data_that_a_worker_would_not_bring_sooner_are_made_well_in_the_loop(spent_s, cpu_s, is_told):
+    steps, length_s = range(20), 0.04
+    loader = Instruction("/x/torch/utils/data/dataloader.py", "__next__", 1, "platform", 9, 9, 4, 9, "CALL")
+    turn = Instruction("train.py", "<module>", 1, "user", 2, 2, 12, 21, "FOR_ITER")
+    stacks = [
+        Sampled(stack=(loader, turn), flag="", steps=dict.fromkeys(steps, (spent_s, cpu_s))),
+        Sampled(stack=(KERNEL, at(5, 11, 19)), flag="", steps=dict.fromkeys(steps, (length_s - spent_s,) * 2)),
+    ]
+    bounds = tuple(length_s * step for step in range(len(steps) + 1))
+    rank = replace(RANK, loop=(("train.py", "<module>", 1),), stacks=tuple(stacks), bounds_s=bounds)
+    sources = Sources(lambda file: PROGRAM if file == "train.py" else "")
+    found = find_stalls([rank], sources, Replay([], [rank]))
+    assert [each.cause for each in found] == [Cause.DATA_WAIT] * is_told
