@@ -33,6 +33,7 @@ def alike_work(
     """What each function of the program computes in vain, of the rank on which that costs most."""
     of_samples = {rank.rank: rank for rank in samples if rank.num_steps}
     found: dict[tuple[Cause, str], list[Waste]] = defaultdict(list)
+    unread = _unread_by_all(operations)
     for rank in operations:
         sampled = of_samples.get(rank.rank)
         if sampled is None:
@@ -43,7 +44,7 @@ def alike_work(
             *_rows(rank, sampled, sources),
             *_picks(rank, sampled, sources),
             *_copies(rank, sampled, sources),
-            *_unread_results(rank, sampled, sources),
+            *_unread_results(unread, sampled, sources),
             *_wide(rank, sampled, sources),
             *_padded(rank, sampled, sources),
         )
@@ -203,8 +204,15 @@ def _copies(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Ite
         yield _InVain(Cause.REDUNDANT_WORK, site, each.lines.total() / 1e9 / sampled.num_steps, (evidence,), sure)
 
 
-def _unread_results(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
-    for (file, function), each in _by_function(rank.unread_results, sampled, sources).items():
+def _unread_by_all(operations: Sequence[RankOperations]) -> dict[Where, float]:
+    """Of places with results that no rank reads the least share: what one of them shows, all have to wait for."""
+    places = set().union(*(rank.unread_results for rank in operations))
+    shares = {where: min(rank.unread_results.get(where, 0.0) for rank in operations) for where in places}
+    return {where: share for where, share in shares.items() if share}
+
+
+def _unread_results(shares: Mapping[Where, float], sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    for (file, function), each in _by_function(shares, sampled, sources).items():
         evidence = (
             f"what torch computes in {function}() leads to nothing: no operation reads it that is read, nor Python"
         )
