@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -368,9 +369,10 @@ def seen_of(program, folder):
     """The program, of which the first steps are compared, the next observed, and others sampled."""
     probe = OperationProbe(folder / "rank.ops", head=lambda: HEAD)
     probe.compare()
+    kept = deque(maxlen=NUM_COMPARED + 1)  # What is freed before the comparison ends would be for nothing.
 
     def plant(step):
-        program(step)
+        kept.append(program(step))
         if step == NUM_COMPARED - 1:
             probe.start()
         else:
