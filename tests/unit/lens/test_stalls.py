@@ -238,7 +238,7 @@ def plant_sleep_of_a_function_that_also_writes(step):
     write_and_compute(step)
 
 
-MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(1400, 512)
+MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(3000, 512)
 
 
 def score(model):
@@ -274,9 +274,9 @@ def twin_teacher(step):
     loss.backward()
 
 
-PIXELS, LABELS = torch.ones(100_000, 4), torch.arange(100_000) % 40
+PIXELS, LABELS = torch.ones(200_000, 4), torch.arange(200_000) % 40
 ROWS = [[float(each) for each in range(500)] for _ in range(500)]
-MANY = torch.ones(8_000_000)
+MANY = torch.ones(24_000_000)
 CHOICES, TABLE, WEIGHTS, FOUND = torch.arange(400) % 4, torch.rand(400, 50), torch.rand(50, 4000), torch.zeros(4, 4000)
 
 
