@@ -34,8 +34,8 @@ MIN_STEPS = 2
 _FOR_OTHERS = frozenset({Cause.LOCK, Cause.DATA_WAIT, Cause.SAME_LANE})
 """Waits for other threads and processes of the host: where it lacks processors, as far as this rank lacked one, so did
 they, and that much of the wait is the host's doing."""
-HAND_OVER_S = 0.002
-"""What the training thread spends on a batch that a worker has ready (`benchmarks/worker_handover.py`): data that it
+HAND_OVER_S = 0.0013
+"""What a step waits for a batch that a worker has ready (`benchmarks/worker_handover.py`): data that it
 makes in less time itself are made well there."""
 MIN_UNKNOWN = 2 * MIN_GAIN
 """Of a step: from there on work is told of which nobody knows whether it is needed."""

@@ -67,7 +67,7 @@ def test_python_s_work_for_the_loss_is_data_wait_and_no_other_is(stack, line):
 
 @pytest.mark.parametrize(
     ("spent_s", "cpu_s", "is_told"),
-    [(0.0025, 0.0025, False), (0.005, 0.005, True), (0.0025, 0.0, True)],
+    [(0.002, 0.002, False), (0.005, 0.005, True), (0.002, 0.0, True)],
     ids=["a worker's batch costs as much", "more than that", "a wait for one"],
 )
 def test_data_that_a_worker_would_not_bring_sooner_are_made_well_in_the_loop(spent_s, cpu_s, is_told):
