@@ -198,10 +198,8 @@ def _picks(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iter
 
 
 def _copies(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
-    for (file, function), each in _by_function(rank.copies, sampled, sources).items():
-        evidence = f"a join in {function}() copies again what the same line had joined before"
-        site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
-        yield _InVain(Cause.REDUNDANT_WORK, site, each.lines.total() / 1e9 / sampled.num_steps, (evidence,), sure)
+    says = "a join in {}() copies again what the same line had joined before"
+    return _in_functions(Cause.REDUNDANT_WORK, says, rank.copies, sampled, sources)
 
 
 def _unread_by_all(operations: Sequence[RankOperations]) -> dict[Where, float]:
@@ -212,12 +210,18 @@ def _unread_by_all(operations: Sequence[RankOperations]) -> dict[Where, float]:
 
 
 def _unread_results(shares: Mapping[Where, float], sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+    says = "what torch computes in {}() leads to nothing: no operation reads it that is read, nor Python"
+    return _in_functions(Cause.UNUSED_RESULT, says, shares, sampled, sources)
+
+
+def _in_functions(
+    cause: Cause, says: str, shares: Mapping[Where, float], sampled: RankSamples, sources: Sources
+) -> Iterator[_InVain]:
+    """What has no part in the backward, at the dearest line of each function."""
     for (file, function), each in _by_function(shares, sampled, sources).items():
-        evidence = (
-            f"what torch computes in {function}() leads to nothing: no operation reads it that is read, nor Python"
-        )
         site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
-        yield _InVain(Cause.UNUSED_RESULT, site, each.lines.total() / 1e9 / sampled.num_steps, (evidence,), sure)
+        cost_s = each.lines.total() / 1e9 / sampled.num_steps
+        yield _InVain(cause, site, cost_s, (says.format(function),), sure)
 
 
 def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:

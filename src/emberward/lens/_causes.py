@@ -23,9 +23,9 @@ left,
 Of what these rules do not know, a statement that only reads and whose value nobody reads is `unused_result`, a mask of
 the same tensor for each value of a loop `nonzero`, a test of a tensor's numbers `bool` ([Note: searches]), and Python's
 numbers that are made a tensor `host_copy`. What else is done for the next turn of a loop over batches is `data_wait`,
-as what a DataLoader does is. The rest is the step's own work, and is blamed for nothing but
-[Note: Python's work]. Calls that share their name with
-harmless ones count only while the thread waits: of their time at most half was spent on a processor.
+as what a DataLoader does is. The rest is the step's own work, and is blamed for nothing but [Note: Python's work].
+Calls that share their name with harmless ones count only while the thread waits: of their time at most half was spent
+on a processor.
 """
 
 import ast

@@ -50,9 +50,9 @@ class Parameter:
 
 
 Where = tuple[Line, ...]
+"""Lines of the program's frames around a place, the innermost first."""
 Called = tuple[str, int, str]
 """File and line of a caller, and the name of a function."""
-"""Lines of the program's frames around a place, the innermost first."""
 Backward = tuple[float, float] | None
 """Begin and end of the backward in which something happened; None outside of one."""
 

@@ -284,18 +284,20 @@ class LiveRecorder:
             self.pending.clear()
         self.pending[id(work)] = pending
 
-    def await_result(self, memory: Any, number: int, group: int, *, ends_at_wait: bool) -> None:
-        """Remembers a call under way by the memory of its result, weakly: torch waits for any view of that."""
+    def await_result(
+        self, memory: int, is_gone: Callable[[], bool], number: int, group: int, *, ends_at_wait: bool
+    ) -> None:
+        """Remembers a call under way by the memory of its result: torch waits for any view of that."""
         work = _Result()
         if len(self._results) >= MAX_PENDING:
             self._results.clear()
-        self._results[memory.cdata] = work
-        reference = lambda: None if memory.expired() else work  # noqa: E731
+        self._results[memory] = work
+        reference = lambda: None if is_gone() else work  # noqa: E731
         self.await_work(work, (reference, number, group, False, False, ends_at_wait, False, False))
 
-    def waiting_for(self, memory: Any) -> tuple[Pending, int] | None:
+    def waiting_for(self, memory: int) -> tuple[Pending, int] | None:
         """As `waiting`, of the call whose result lies in that memory."""
-        work = self._results.pop(memory.cdata, None)
+        work = self._results.pop(memory, None)
         return None if work is None else self.waiting(work)
 
     def waiting(self, work: object, *, has_limit: bool = False) -> tuple[Pending, int] | None:

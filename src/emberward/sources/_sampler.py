@@ -4,10 +4,10 @@
 A thread looks at the training thread's frames at one moment of each period of `PERIOD_S`, later of longer ones
 (`MANY_LOOKS`), anywhere in it, whatever the program does: so each instant is as likely to be seen as any other, what is
 always short behind something long too. A look stands for a period at the stack that it sees, however long it waited to
-see it. What the thread spent on a
-processor and for want of one is known between looks: half of a look's period has the shares of the time before it, half
-those of the time after. Of each stack and step it keeps that time, the part of it on a processor and the part for want
-of one, and the mean of when it was. No call of the program is replaced for it, no tensor is kept, no device is asked.
+see it. What the thread spent on a processor and for want of one is known between looks: half of a look's period has
+the shares of the time before it, half those of the time after. Of each stack and step it keeps that time, the part of
+it on a processor and the part for want of one, and the mean of when it was. No call of the program is replaced for it,
+no tensor is kept, no device is asked.
 While the training thread waits without the interpreter the snapshots cost it nothing. While it computes in Python, a
 snapshot waits for the interpreter's switch interval, and one that comes late sees what followed: where the training
 thread gives the interpreter away for a long call of C, that call has the time of the Python before it. Of 1.5 ms of

@@ -20,7 +20,6 @@ from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from emberward.events import CollectiveOp, GroupCreate
 from emberward.sources._calls import METHODS
@@ -29,7 +28,9 @@ from emberward.sources._ends import DeviceEnds, is_device_backend, wrap_host_wai
 from emberward.sources._issue import SHORT, note_sums, short_method, short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
 from emberward.sources._marks import note_exit
+from emberward.sources._picks import storage_of
 from emberward.sources._store import wrap_stores
+from emberward.sources._values import is_gone
 from emberward.sources.ring._format import (
     DTYPES,
     OP_BARRIER,
@@ -337,14 +338,11 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
                 if not ends_at_wait and live.ends is not None:
                     resolve: Any = _distributed_c10d._resolve_process_group
                     live.ends.issued(number, known, resolve(known.name), begin, is_transfer=False)
-                live.await_result(_memory_of(tensor), number, known.number, ends_at_wait=ends_at_wait)
+                elem = getattr(tensor, "elem", tensor)
+                live.await_result(storage_of(elem), is_gone(elem), number, known.number, ends_at_wait=ends_at_wait)
         return result
 
     return call
-
-
-def _memory_of(tensor: Any) -> Any:
-    return StorageWeakRef(getattr(tensor, "elem", tensor).untyped_storage())  # type: ignore[no-untyped-call]
 
 
 def _wrapped_wait_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -353,7 +351,7 @@ def _wrapped_wait_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
         if torch.compiler.is_compiling():
             return original(tensor)
         live = CURRENT.live
-        found = None if live is None else live.waiting_for(_memory_of(tensor))
+        found = None if live is None else live.waiting_for(storage_of(getattr(tensor, "elem", tensor)))
         if live is None or found is None:
             return original(tensor)
         try:

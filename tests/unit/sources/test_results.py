@@ -1,7 +1,6 @@
 """Operations whose results nothing reads, and such as are read in one way or another."""
 
 import copy
-import inspect
 import io
 
 import pytest
@@ -9,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+from unit.lens.test_stalls import line_of
 
 from emberward.lens._alike import MOSTLY
 from emberward.sources._alike import AlikeWatch
@@ -17,11 +17,6 @@ from emberward.sources._results import ResultsWatch
 X, Y = torch.randn(64, 32), torch.randn(64, 32)
 KEPT: list[torch.Tensor] = []
 TABLE = torch.zeros(64, 32)
-
-
-def net(*layers):
-    torch.manual_seed(0)
-    return nn.Sequential(*layers)
 
 
 HEAD, BODY, FROZEN = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32).requires_grad_(False)
@@ -163,11 +158,6 @@ UNREAD = [
     asks_both_heads,
     gives_parameters_no_graph_for_it,
 ]
-
-
-def line_of(program):
-    lines, first = inspect.getsourcelines(program)
-    return first + next(i for i, line in enumerate(lines) if "# here" in line)
 
 
 def shares(program, steps=3):
