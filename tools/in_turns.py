@@ -34,15 +34,16 @@ class Side:
     since_s: float | None = None
 
     def stop(self) -> None:
-        """Every process of it stands still."""
-        self.since_s = time.monotonic()
+        """Every process of it stands still, since at the latest when this returns."""
         self._send(signal.SIGSTOP)
+        self.since_s = time.monotonic()
 
     def go_on(self) -> None:
-        """Undoes `stop`."""
+        """Undoes `stop`. What it runs while it is told to is none of the time in which it stood still."""
+        until_s = time.monotonic()
         self._send(signal.SIGCONT)
         if self.since_s is not None:
-            self.stood.append((self.since_s, time.monotonic()))
+            self.stood.append((self.since_s, until_s))
             self.since_s = None
 
     def _send(self, number: signal.Signals) -> None:
