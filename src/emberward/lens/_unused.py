@@ -128,8 +128,39 @@ def _program(users: Sequence[Instruction], sources: Sources) -> list[Source]:
 
 
 def _is_ever_read(kept: ast.expr, source: Source, program: Sequence[Source]) -> bool:
-    """Whether any file of the program reads an attribute, or this one a name, but to add to it or to empty it."""
+    """Whether any file of the program reads an attribute, or this one a name, but to add to it or to empty it.
+
+    An attribute that no class of the program has is a library's, which may read it, as an optimizer reads ``grad``.
+    """
+    if isinstance(kept, ast.Attribute) and not _is_own(kept, program):
+        return True
     return not isinstance(kept, ast.Attribute | ast.Name) or bool(reads_of(kept, source, program))
+
+
+def _is_own(kept: ast.Attribute, program: Sequence[Source]) -> bool:
+    return _is_of_self(kept) or any(
+        isinstance(each, ast.ClassDef) and _declares(each, kept.attr)
+        for source in program
+        for each in ast.walk(source.tree)
+    )
+
+
+def _is_of_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _declares(kind: ast.ClassDef, name: str) -> bool:
+    """Whether a class gives its objects an attribute, in its body or by one of its methods."""
+    in_body = [
+        target
+        for each in kind.body
+        if isinstance(each, ast.Assign | ast.AnnAssign)
+        for target in (each.targets if isinstance(each, ast.Assign) else [each.target])
+    ]
+    return any(isinstance(each, ast.Name) and each.id == name for each in in_body) or any(
+        isinstance(each, ast.Attribute) and each.attr == name and isinstance(each.ctx, ast.Store) and _is_of_self(each)
+        for each in ast.walk(kind)
+    )
 
 
 def reads_of(kept: ast.Attribute | ast.Name, source: Source, program: Sequence[Source]) -> list[tuple[Source, ast.AST]]:

@@ -189,7 +189,7 @@ PRINT_LOSS = Incident(
         codes=("P101",),
         causes=(Cause.PRINT,),
         culprit_ranks=(0,),
-        site="print_loss.py:65",
+        site="print_loss.py:62",
         severity=Severity.WARNING,
     ),
     replay=_print_loss(),

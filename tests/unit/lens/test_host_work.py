@@ -207,6 +207,32 @@ def test_what_is_added_to_a_list_that_nobody_reads_is_unused(more, expected):
     assert told(numpy, histogram, look, program=HISTOGRAMS + more) == expected
 
 
+BY_HAND = """class Watch:
+    {declared}
+def main():
+    for step in range(99):
+        weight.grad = np.histogram(weight)
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_own"),
+    [
+        ("pass", False),
+        ("grad: Tensor", True),
+        ("grad = None", True),
+        ("def __init__(self): self.grad = None", True),
+        ("def __init__(self): self.grads = None", False),
+    ],
+)
+def test_an_attribute_of_a_library_s_object_may_be_read_by_the_library(declared, is_own):
+    program = BY_HAND.format(declared=declared)
+    numpy = replace(JSON, file="/x/site-packages/numpy/lib/histograms.py")
+    gradient = Instruction("train.py", "main", 1, "user", 5, 5, 22, 42, "CALL")
+    assert (told(numpy, gradient, program=program) == (Cause.UNUSED_RESULT, 5)) is is_own
+
+
 RECORDS = """class Watch:
     def __init__(self, path):
         self.file = open(path, "w")
