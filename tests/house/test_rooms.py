@@ -29,6 +29,7 @@ SHOWN = {
     "sources": {
         "attach",
         "dumps",
+        "forms",
         "cpu_nccl",
         "fake_world",
         "live",

@@ -26,6 +26,7 @@ from emberward.lens import (
     OPERATIONS_SUFFIX,
     PHASES,
     UNFINISHED_SUFFIX,
+    FormTimes,
     Profile,
     RankCalls,
     RankOperations,
@@ -40,6 +41,8 @@ from emberward.lens import (
     compared_finding,
     find_samples,
     finding_page,
+    form_key,
+    forms_to_measure,
     middle_step_s,
     missing_part,
     most_used_dtype,
@@ -59,6 +62,7 @@ from emberward.perf import peak_of
 from emberward.report import RunFolder, events_beside, read_json, read_lines, watched_own, watched_steps, write_json
 from emberward.runs import new_id
 from emberward.sources.attach import lens_environment
+from emberward.sources.forms import measured_forms
 from emberward.sources.live import marks_beside
 from emberward.sources.peak import measured_peak
 from emberward.sources.ring import MarkKind, RingView, find_rings, read_ring
@@ -256,10 +260,22 @@ def _peak_of(folder: RunFolder, ranks: Sequence[RankOperations], *, can_measure:
     return None if kept is None else Rate(flops_per_s=float(kept["flops_per_s"]), name=str(kept["of"]))
 
 
+def _forms_of(folder: RunFolder, ranks: Sequence[RankOperations], *, can_measure: bool) -> Mapping[str, FormTimes]:
+    """What operations take in another form, measured on this machine after the job, kept."""
+    kept = read_json(folder.lens / "forms.json")
+    if kept is None and can_measure and all(rank.device == "cpu" for rank in ranks):
+        forms = forms_to_measure(ranks)
+        measured = measured_forms(forms, threads=ranks[0].threads) if forms else []
+        kept = {form_key(form): times for form, times in zip(forms, measured, strict=False)}
+        write_json(folder.lens / "forms.json", kept)
+    return {} if kept is None else {key: FormTimes(**times) for key, times in kept.items()}
+
+
 def read_profile(folder: RunFolder, *, warmup: int, can_measure: bool = False) -> tuple[Profile, tuple[RingView, ...]]:
     """The profile that a run's folder holds, and its rings. Files that cannot be read are findings.
 
-    `can_measure`: whether the peak of this machine's processors may be measured where the folder has none.
+    `can_measure`: whether the peak of this machine's processors, and what operations take in another form, may be
+    measured where the folder does not have it.
     """
     chosen, problems = _samples_of(folder)
     asked = read_json(folder.lens / "asked.json")
@@ -278,6 +294,7 @@ def read_profile(folder: RunFolder, *, warmup: int, can_measure: bool = False) -
         calls=[_calls_of(view) for view in views],
         operations=operations,
         peak=_peak_of(folder, operations, can_measure=can_measure),
+        forms=_forms_of(folder, operations, can_measure=can_measure),
         others=[*problems, *unread],
         hosts=_hosts_of(views),
         beside=lambda step: marks_beside(step, {view.rank or 0: view for view in views}, _spans_of(chosen)),

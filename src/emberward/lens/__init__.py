@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from emberward.lens._causes import Told, tell
     from emberward.lens._findings import MEANS, missing_part, nothing_measured
     from emberward.lens._flow import repeats_of, slack_of, unread_of
+    from emberward.lens._forms import FormTimes, form_key, forms_to_measure
     from emberward.lens._gathers import Sharding, sharding_of
     from emberward.lens._held import held_by_all
     from emberward.lens._operations import (
@@ -74,6 +75,7 @@ __all__ = [
     "Cut",
     "Edit",
     "Exposed",
+    "FormTimes",
     "Instruction",
     "Operation",
     "Overlap",
@@ -105,6 +107,8 @@ __all__ = [
     "find_stalls",
     "finding_page",
     "flops_of",
+    "form_key",
+    "forms_to_measure",
     "held_by_all",
     "in_order",
     "is_result_kept_from_all",

@@ -202,8 +202,9 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "put them into one unit with others, or keep them whole",
     ),
     Cause.SMALL_KERNELS: (
-        "computes piece by piece, in operations that take no longer than their start",
-        "compute with the whole tensor at once (a batched operation, a fused layer), or compile the loop",
+        "computes piece by piece what fewer operations could",
+        "compute with the whole tensor at once (a batched operation, a fused layer, scaled_dot_product_attention), or "
+        "compile it",
     ),
     Cause.UNUSED_RESULT: (
         "computes gradients or rows that nothing reads",
@@ -211,9 +212,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "no others",
     ),
     Cause.REDUNDANT_WORK: (
-        "computes in each step what was computed before, or digits that nobody asked for (float64)",
+        "computes in each step what was computed before, digits that nobody asked for (float64), or in a slow order",
         "compute it once: before the loop, and keep it (register_buffer, a cache); take what the step has (detach); "
-        "write into what is there, or join once at the end; make what meets float32 in float32 too",
+        "write into what is there, or join once at the end; make what meets float32 in float32 too; put images and "
+        "weights into the memory format that is said",
     ),
     Cause.ONE_HOT: (
         "multiplies with a matrix that has hardly any number but zeros",

@@ -135,6 +135,16 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """Of a place with operations that torch has in another form: what they compute, as it is measured, and seconds of
+    their forward a step. See [Note: other forms] in `sources._forms`."""
+
+    where: Where
+    computes: Mapping[str, Any]
+    forward_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of embeddings that gets a whole gradient: the line that made it, and the share of its rows that a step
     looks up. See [Note: dense gradients] in `sources._tables`."""
@@ -243,6 +253,7 @@ class RankOperations:
     returned: Mapping[Called, Returned] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
     own_parts: tuple[OwnPart, ...] = ()
+    forms: tuple[Form, ...] = ()
     tables: tuple[Table, ...] = ()
     checks_calls: bool = False
 
@@ -292,6 +303,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     returned: dict[Called, Returned] = {}
     held: list[Held] = []
     own_parts: list[OwnPart] = []
+    forms: list[Form] = []
     tables: list[Table] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
@@ -345,6 +357,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "picks" in line:
             where, *of_place = line["picks"]
             picks[_where(where)] = Picks(*of_place)
+        elif "form" in line:
+            where, computes, took_ns = line["form"]
+            forms.append(Form(_where(where), computes, took_ns / 1e9))
         elif "table" in line:
             site, shape, looked_up = line["table"]
             tables.append(Table(site, tuple(shape), looked_up))
@@ -403,6 +418,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         returned=returned,
         held=tuple(held),
         own_parts=tuple(own_parts),
+        forms=tuple(forms),
         tables=tuple(tables),
         checks_calls=head.get("checks_calls", False),
     )

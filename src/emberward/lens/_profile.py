@@ -5,6 +5,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from emberward.findings import Cause, Finding
@@ -22,6 +23,7 @@ from emberward.lens._findings import (
     waste_finding,
 )
 from emberward.lens._flow import repeats_of, slack_of, unread_of
+from emberward.lens._forms import FormTimes, other_forms
 from emberward.lens._gathers import Sharding, sharding_of
 from emberward.lens._held import held_by_all
 from emberward.lens._logs import log_lines
@@ -130,12 +132,14 @@ def profile_of(
     calls: Sequence[RankCalls] = (),
     operations: Sequence[RankOperations] = (),
     peak: Rate | None = None,
+    forms: Mapping[str, FormTimes] = MappingProxyType({}),
     others: Sequence[Finding] = (),
     hosts: Mapping[int, str] | None = None,
     beside: Callable[[int], Sequence[str]] = lambda step: (),
 ) -> Profile:
     """The profile of the ranks' samples. `others`: what reading them found. Pure but for the program's sources.
 
+    `forms`: what operations were measured to take in another form ([Note: gain of another form]).
     `hosts`: where ranks ran. `beside`: what happened around a step, for a change of speed that began there.
     """
     pageable = frozenset().union(*(rank.pageable for rank in operations))
@@ -181,7 +185,7 @@ def profile_of(
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)
-    wastes = (*wastes, *checks_of_calls(seen, measured, sources))
+    wastes = (*wastes, *checks_of_calls(seen, measured, sources), *other_forms(seen, measured, forms))
     wastes = _apart((*wastes, *small_kernels(seen, measured, sources), *alike_work(seen, measured, sources)))
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [each for each in exposed if not is_of_pace(each, held, seen)]

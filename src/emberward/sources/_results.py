@@ -21,6 +21,7 @@ import torch
 from torch.multiprocessing import reductions
 
 from emberward.sources._below import Below, Where, lines_around
+from emberward.sources._forms import FormsWatch
 from emberward.sources._picks import storage_of
 from emberward.sources._values import tensors_in
 
@@ -57,6 +58,7 @@ class ResultsWatch:
         self._memory: dict[int, _Memory] = {}
         """By storage."""
         self._operations: list[_Operation] = []
+        self._forms = FormsWatch()
         self._step = 0
         self._is_cut = False
 
@@ -68,7 +70,7 @@ class ResultsWatch:
 
     def stepped(self) -> None:
         """A step has ended."""
-        self._step += 1
+        self._step += self._mode is not None
 
     def stop(self) -> None:
         """Ends it, and settles what was read."""
@@ -99,9 +101,10 @@ class ResultsWatch:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations: of each place with operations whose results nothing has read the nanoseconds
-        of these and of all."""
+        of these and of all, and what has another form."""
         if self._is_cut or len(self._operations) > MAX_OPERATIONS:
             return
+        yield from self._forms.lines(self._step + 1)
         spent: dict[Where, list[int]] = defaultdict(lambda: [0, 0])
         for each in self._operations:
             if each.step < self._step:
@@ -138,13 +141,16 @@ class ResultsWatch:
             return  # A view.
         is_there_before = any(each not in self._memory for each in written)
         is_elsewhere = any(each.device.type != "cpu" for each in (*given.values(), *made.values()))
+        is_backward = torch._C._current_graph_task_id() >= 0
         operation = _Operation(
             lines_around(),
             self._step,
             took_ns,
             tuple(writer for each in given if each in self._memory for writer in self._memory[each].writers),
-            is_read=sends or is_there_before or is_elsewhere or not made or torch._C._current_graph_task_id() >= 0,
+            is_read=sends or is_there_before or is_elsewhere or not made or is_backward,
         )
+        if not is_backward:
+            self._forms.note(func, args, named, result, operation.where, took_ns)
         is_empty = func._schema.name.removeprefix("aten::new_").removeprefix("aten::").startswith("empty")
         if not is_empty:
             self._operations.append(operation)

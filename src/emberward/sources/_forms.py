@@ -1,0 +1,171 @@
+"""Operations for which torch has another form, which may be faster on this machine. Needs torch.
+
+[Note: other forms]
+Some of what a model computes can be asked of torch in two ways with the same result, of which the one or the other is
+faster by the sizes and the processor. Attention can be written out, as a product, a softmax and a product, whose
+scores go through memory at each operation between, or be one operation, `scaled_dot_product_attention`. A convolution
+of images can have its channels behind or before height and width (`torch.channels_last`). Which forms the steps have,
+and how long they take, is seen in the compared steps below autograd; what the other form would take is measured with
+the same sizes after the job (`sources.forms`). Scores or weights that something else reads have to be written out.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from emberward.sources._below import Where
+from emberward.sources._picks import storage_of
+from emberward.sources._values import tensors_in
+
+_BETWEEN = frozenset(
+    {"add", "add_", "clone", "copy_", "div", "div_", "masked_fill", "masked_fill_", "mul", "mul_", "where", "_to_copy"}
+)
+"""What may lie between the two products, besides the softmax: a scale, a mask, a dropout, another type."""
+_SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+_LIKE = re.compile(r"\w+_like|new_\w+")
+"""Operations that take a tensor's sizes and none of its numbers."""
+MAX_READ = 1 << 22
+"""Numbers of a mask that are read."""
+_FAR = -1e4
+"""What a score with as much added has is no weight."""
+
+
+class _Scores:
+    """What became of a product of queries and keys so far."""
+
+    def __init__(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        self.sizes = [*queries.shape, keys.shape[-1]]
+        """Products, queries, width, keys."""
+        self.dtype = str(queries.dtype).removeprefix("torch.")
+        self.needs_grad = queries.requires_grad or keys.requires_grad
+        self.mask, self.dropout, self.width = "none", 0.0, 0
+        self.where: Where = ()
+        self.took_ns = 0
+        self.is_weights = False
+        self.is_done = False
+        self.is_read_otherwise = False
+
+    def form(self) -> dict[str, Any]:
+        """What is computed, as `sources.forms` measures it."""
+        products, queries, width, keys = self.sizes
+        return {
+            "form": "attention", "products": products, "queries": queries, "keys": keys, "width": width,
+            "values": self.width, "dtype": self.dtype, "mask": self.mask, "dropout": self.dropout,
+            "needs_grad": self.needs_grad,
+        }  # fmt: skip
+
+
+class FormsWatch:
+    """Follows the operations of the compared steps outside of backwards. All but `lines` is for the training thread."""
+
+    def __init__(self) -> None:
+        self._scores: dict[int, _Scores] = {}
+        """By storage."""
+        self._noise: dict[int, float] = {}
+        """Storages of random zeros and ones: the share of zeros."""
+        self._attentions: list[_Scores] = []
+        self._convolutions: dict[tuple[Where, str], list[Any]] = {}
+        """By place and form: the form, nanoseconds."""
+
+    def note(self, func: Any, args: Any, named: Any, result: Any, where: Where, took_ns: int) -> None:
+        """An operation on plain tensors that is no view and of no backward."""
+        name = func._schema.name.removeprefix("aten::")
+        if name == "convolution":
+            self._convolved(args, where, took_ns)
+        made = {storage_of(each): each for each in tensors_in(result)}
+        given = {storage_of(each): each for each in tensors_in((args, named))}
+        if name == "bernoulli_" and len(args) > 1 and isinstance(args[1], float):
+            self._noise = {**dict.fromkeys(made, 1.0 - args[1])}
+            return
+        reads = () if _LIKE.fullmatch(name) else given
+        before = [self._scores[storage] for storage in reads if storage in self._scores]
+        after = self._after(name, args, before, where, took_ns) if len(before) == 1 else None
+        if after is None:
+            for scores in before:
+                scores.is_read_otherwise = True
+        if name in ("bmm", "baddbmm") and not before and isinstance(result, torch.Tensor):
+            after = _Scores(*args[-2:])
+            self._spend(after, where, took_ns)
+        for storage in made:
+            if name != "div_":
+                self._noise.pop(storage, None)
+            self._scores.pop(storage, None)
+            if after is not None and not after.is_done:
+                self._scores[storage] = after
+
+    def lines(self, num_steps: int) -> Iterator[dict[str, Any]]:
+        """Lines of a file of operations: of each place its form, and nanoseconds a step."""
+        found: dict[tuple[Where, str], list[Any]] = defaultdict(lambda: [None, 0])
+        for each in self._attentions:
+            if not each.is_read_otherwise:
+                cell = found[each.where, str(each.form())]
+                cell[0], cell[1] = each.form(), cell[1] + each.took_ns
+        for key, (form, took_ns) in (*found.items(), *self._convolutions.items()):
+            if key[0] and num_steps:
+                yield {"form": [key[0], form, took_ns / num_steps]}
+
+    def _after(self, name: str, args: Any, before: Sequence[_Scores], where: Where, took_ns: int) -> _Scores | None:
+        """The scores that the operation gives on; None where it does something else with them."""
+        (scores,) = before
+        if name == "bmm" and scores.is_weights and self._scores.get(storage_of(args[0])) is scores:
+            self._spend(scores, where, took_ns)
+            scores.is_done, scores.width = True, args[1].shape[-1]
+            scores.needs_grad |= args[1].requires_grad
+            self._attentions.append(scores)
+            return scores
+        if scores.is_done:
+            return None
+        if name in _SOFTMAX and args[1] in (-1, args[0].dim() - 1) and not scores.is_weights:
+            scores.is_weights = True
+        elif name not in _BETWEEN or not self._is_mask(args, scores):
+            return None
+        self._spend(scores, where, took_ns)
+        return scores
+
+    def _spend(self, scores: _Scores, where: Where, took_ns: int) -> None:
+        scores.where = scores.where or where
+        scores.took_ns += took_ns
+
+    def _is_mask(self, args: Any, scores: _Scores) -> bool:
+        """Whether what else an operation is given is a scale, a mask or a dropout, and no trained number."""
+        others = [each for each in tensors_in(args) if storage_of(each) not in self._scores]
+        for each in others:
+            if each.requires_grad:
+                return False
+            if storage_of(each) in self._noise:
+                scores.dropout = self._noise[storage_of(each)]
+            elif each.numel() > 1:
+                scores.mask = "causal" if scores.mask != "other" and _is_causal(each) else "other"
+        return True
+
+    def _convolved(self, args: Any, where: Where, took_ns: int) -> None:
+        given, weight, _, stride, padding, dilation, is_transposed, _, groups = args
+        if given.dim() != 4 or is_transposed or given.device.type != "cpu":
+            return
+        is_last = any(
+            each.is_contiguous(memory_format=torch.channels_last) and not each.is_contiguous()
+            for each in (given, weight)
+        )
+        form = {
+            "form": "convolution", "given": [*given.shape], "weight": [*weight.shape], "stride": [*stride],
+            "padding": [*padding], "dilation": [*dilation], "groups": groups, "is_last": is_last,
+            "dtype": str(given.dtype).removeprefix("torch."), "needs_grad": weight.requires_grad,
+            "needs_input_grad": given.requires_grad,
+        }  # fmt: skip
+        cell = self._convolutions.setdefault((where, str(form)), [form, 0])
+        cell[1] += took_ns
+
+
+def _is_causal(mask: torch.Tensor) -> bool:
+    """Whether a mask leaves to each query the keys up to its own."""
+    if mask.dim() < 2 or mask.shape[-1] != mask.shape[-2] or mask.device.type != "cpu":
+        return False
+    one = mask[(0,) * (mask.dim() - 2)]
+    if one.numel() > MAX_READ:
+        return False
+    is_out = one if one.dtype is torch.bool else one < _FAR
+    above = torch.ones_like(is_out, dtype=torch.bool).triu(1)
+    return bool(torch.equal(is_out, above) or (one.dtype is torch.bool and torch.equal(~is_out, above)))

@@ -1,0 +1,166 @@
+"""Attention that is written out and convolutions, as they are seen below autograd, and what both forms take."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from unit.lens.test_stalls import line_of
+
+from emberward.sources._results import ResultsWatch
+from emberward.sources.forms import measured_forms
+
+PRODUCTS, LENGTH, WIDTH = 6, 16, 8
+QUERIES, KEYS, VALUES = (torch.randn(2, 3, LENGTH, WIDTH, requires_grad=True) for _ in range(3))
+LATER = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+TOKENS = torch.rand(2, 1, 1, LENGTH) > 0.5
+BIAS = torch.randn(LENGTH, LENGTH, requires_grad=True)
+IMAGES = torch.randn(2, 3, 8, 8)
+LAYER = nn.Conv2d(3, 4, 3, padding=1)
+ATTENTION = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+
+
+def written_out():
+    scores = QUERIES @ KEYS.transpose(-2, -1)  # here
+    return (scores.softmax(-1) @ VALUES).sum()
+
+
+def scaled_masked_and_dropped():
+    scores = (QUERIES @ KEYS.transpose(-2, -1) / WIDTH**0.5).masked_fill(LATER, -torch.inf)  # here
+    return (F.dropout(scores.softmax(-1), 0.25) @ VALUES).sum()
+
+
+def masked_by_a_sum():
+    scores = QUERIES @ KEYS.transpose(-2, -1) + torch.zeros(LENGTH, LENGTH).masked_fill(LATER, -1e9)  # here
+    return (F.softmax(scores, -1) @ VALUES).sum()
+
+
+def masked_by_tokens():
+    scores = (QUERIES @ KEYS.transpose(-2, -1)).masked_fill(TOKENS, -1e9)  # here
+    return (F.softmax(scores, -1) @ VALUES).sum()
+
+
+def gives_its_weights_on():
+    weights = (QUERIES @ KEYS.transpose(-2, -1)).softmax(-1)
+    return (weights @ VALUES).sum() + weights.amax(-1).sum()
+
+
+def reads_its_scores():
+    scores = QUERIES @ KEYS.transpose(-2, -1)
+    return (scores.softmax(-1) @ VALUES).sum() + scores.square().mean()
+
+
+def trains_a_bias():
+    return ((QUERIES @ KEYS.transpose(-2, -1) + BIAS).softmax(-1) @ VALUES).sum()
+
+
+def caps_its_scores():
+    return ((QUERIES @ KEYS.transpose(-2, -1)).tanh().softmax(-1) @ VALUES).sum()
+
+
+def over_queries():
+    return ((QUERIES @ KEYS.transpose(-2, -1)).softmax(-2) @ VALUES).sum()
+
+
+def without_a_softmax():
+    return (QUERIES @ KEYS.transpose(-2, -1) @ VALUES).sum()
+
+
+def in_one_operation():
+    return F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, is_causal=True).sum()
+
+
+def of_torch_s_layer():
+    return ATTENTION(QUERIES[0], KEYS[0], VALUES[0])[0].sum()
+
+
+def forms_of(program):
+    """Place and form of each that is seen in two steps, and its nanoseconds a step."""
+    watch = ResultsWatch()
+    watch.start()
+    for step in range(2):
+        program().backward()
+        if not step:
+            watch.stepped()
+    watch.stop()
+    watch.stepped()
+    return [line["form"] for line in watch.lines() if "form" in line]
+
+
+@pytest.mark.parametrize(
+    ("program", "mask", "dropout"),
+    [
+        (written_out, "none", 0.0),
+        (scaled_masked_and_dropped, "causal", 0.25),
+        (masked_by_a_sum, "causal", 0.0),
+        (masked_by_tokens, "other", 0.0),
+    ],
+)
+def test_attention_that_is_written_out_is_seen_with_its_sizes(program, mask, dropout):
+    ((where, form, took_ns),) = forms_of(program)
+    assert where[0] == (__file__, line_of(program))
+    assert form == {
+        "form": "attention", "products": PRODUCTS, "queries": LENGTH, "keys": LENGTH, "width": WIDTH, "values": WIDTH,
+        "dtype": "float32", "mask": mask, "dropout": dropout, "needs_grad": True,
+    }  # fmt: skip
+    assert took_ns > 0
+
+
+def test_torch_s_own_layer_writes_its_attention_out_for_weights_that_nobody_takes():
+    assert forms_of(of_torch_s_layer) == []  # It gives their mean on.
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        gives_its_weights_on, reads_its_scores, trains_a_bias, caps_its_scores, over_queries, without_a_softmax,
+        in_one_operation,
+    ],
+)  # fmt: skip
+def test_what_one_operation_can_not_do_is_no_attention(program):
+    assert forms_of(program) == []
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_a_convolution_is_seen_with_its_memory_format(order):
+    layer, images = LAYER.to(memory_format=order), IMAGES.to(memory_format=order)
+
+    def program():
+        return layer(images).sum()
+
+    ((_, form, took_ns),) = forms_of(program)
+    assert form == {
+        "form": "convolution", "given": [2, 3, 8, 8], "weight": [4, 3, 3, 3], "stride": [1, 1], "padding": [1, 1],
+        "dilation": [1, 1], "groups": 1, "is_last": order is torch.channels_last, "dtype": "float32",
+        "needs_grad": True, "needs_input_grad": False,
+    }  # fmt: skip
+    assert took_ns > 0
+
+
+def test_both_forms_are_measured_in_turns():
+    attention = {
+        "form": "attention", "products": 8, "queries": 256, "keys": 256, "width": 32, "values": 32,
+        "dtype": "float32", "mask": "causal", "dropout": 0.0, "needs_grad": True,
+    }  # fmt: skip
+    found = measured_forms([attention, *(json.loads(json.dumps(form)) for form in convolutions())], threads=1)
+    assert len(found) == 3
+    for times in found:
+        assert 0 < times["forward_s"] < times["now_s"]
+        assert 0 < times["now_low_s"] <= times["now_s"]
+        assert 0 < times["other_s"] <= times["other_high_s"]
+    # Scores of 2 MB go through memory in the one form, and not in the other.
+    assert found[0]["other_s"] < found[0]["now_s"]
+
+
+def convolutions():
+    for is_last in (False, True):
+        yield {
+            "form": "convolution", "given": [2, 8, 16, 16], "weight": [8, 8, 3, 3], "stride": [1, 1],
+            "padding": [1, 1], "dilation": [1, 1], "groups": 1, "is_last": is_last, "dtype": "float32",
+            "needs_grad": True, "needs_input_grad": False,
+        }  # fmt: skip
+
+
+def test_without_forms_no_process_is_started():
+    assert measured_forms([], threads=1) == []
