@@ -212,10 +212,9 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "no others",
     ),
     Cause.REDUNDANT_WORK: (
-        "computes in each step what was computed before, digits that nobody asked for (float64), or in a slow order",
+        "computes in each step what was computed before, or digits that nobody asked for (float64)",
         "compute it once: before the loop, and keep it (register_buffer, a cache); take what the step has (detach); "
-        "write into what is there, or join once at the end; make what meets float32 in float32 too; put images and "
-        "weights into the memory format that is said",
+        "write into what is there, or join once at the end; make what meets float32 in float32 too",
     ),
     Cause.ONE_HOT: (
         "multiplies with a matrix that has hardly any number but zeros",
@@ -224,6 +223,10 @@ WASTED: dict[Cause, tuple[str, str]] = {
     Cause.DENSE_GRADIENT: (
         "makes and applies whole gradients of tables of which it looks up a few rows",
         "make the tables with sparse=True: their optimizer takes sparse gradients and leaves rows without one alone",
+    ),
+    Cause.MEMORY_FORMAT: (
+        "computes convolutions with numbers in an order that is slow here",
+        "put the model and its images into the other order: to(memory_format=torch.channels_last), or leave it out",
     ),
     Cause.DEBUG_MODE: (
         "compares each collective with the other ranks' before it begins",

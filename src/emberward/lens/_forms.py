@@ -20,7 +20,7 @@ from emberward.lens._samples import MIN_COST_S, MIN_GAIN, RankSamples
 from emberward.lens._source import Line
 from emberward.lens._waste import Waste
 
-_CAUSES = {"attention": Cause.SMALL_KERNELS, "convolution": Cause.REDUNDANT_WORK}
+_CAUSES = {"attention": Cause.SMALL_KERNELS, "convolution": Cause.MEMORY_FORMAT}
 
 
 @dataclass(frozen=True, slots=True)

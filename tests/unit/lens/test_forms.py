@@ -56,7 +56,7 @@ def test_a_model_s_convolutions_are_one_at_the_line_around_all():
     other = {**CONVOLUTION, "stride": [2, 2]}
     rank = rank_of(Form((BLOCK, MODEL, LOOP), CONVOLUTION, 0.002), Form((OTHER, BLOCK, MODEL, LOOP), other, 0.001))
     (waste,) = wastes(rank)
-    assert (waste.cause, waste.site) == (Cause.REDUNDANT_WORK, "net.py:5")
+    assert (waste.cause, waste.site) == (Cause.MEMORY_FORMAT, "net.py:5")
     assert waste.cost_s == pytest.approx(0.0054)
     assert "channels_last" in waste.evidence[0]
 
