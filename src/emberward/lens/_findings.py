@@ -222,7 +222,8 @@ WASTED: dict[Cause, tuple[str, str]] = {
     ),
     Cause.DENSE_GRADIENT: (
         "makes and applies whole gradients of tables of which it looks up a few rows",
-        "make the tables with sparse=True: their optimizer takes sparse gradients and leaves rows without one alone",
+        "make the tables with sparse=True: SGD and Adagrad take sparse gradients and leave rows without one alone; in "
+        "place of Adam SparseAdam, where the moments of such rows stand still, a little another training",
     ),
     Cause.MEMORY_FORMAT: (
         "computes convolutions with numbers in an order that is slow here",

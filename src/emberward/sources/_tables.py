@@ -5,7 +5,9 @@ The gradient of a table of embeddings has other numbers than zeros in the rows a
 the embedding is told to be ``sparse``, all of it is made, and the optimizer goes through all of it. Counted are the
 rows that each step looks up, of tables that nothing else of the step computes with: of an output layer that has the
 same weight, each row gets a gradient. And only where an optimizer leaves a row as it is that gets none: plain SGD and
-Adagrad do, a momentum and a decay of weights go on.
+Adagrad do, a momentum and a decay of weights go on. Adam moves each row by its momentum too; for tables there is
+``SparseAdam``, in which the moments of such rows stand still, and which is used for that (its documentation calls it a
+masked version of Adam): another training, in little.
 """
 
 import contextlib
@@ -79,7 +81,7 @@ class TablesWatch:
         self._tables.clear()
 
     def stop(self) -> None:
-        """Ends it: keeps the tables whose rows stay as they are without a gradient."""
+        """Ends it: keeps the tables whose rows may stay as they are without a gradient."""
         wanted = {
             weight: table for weight, table in self._tables.items() if weight not in self._others and table.shares
         }
@@ -97,9 +99,9 @@ class TablesWatch:
 
 
 def _leaves_rows(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> bool:
-    """Whether a row without a gradient stays as it is, and the optimizer takes sparse gradients."""
-    is_plain = type(optimizer) in (torch.optim.SGD, torch.optim.Adagrad) and not group["weight_decay"]
-    return is_plain and not group.get("momentum")
+    """Whether a row without a gradient stays as it is, in the optimizer or in its version for sparse gradients."""
+    is_plain = type(optimizer) in (torch.optim.SGD, torch.optim.Adagrad, torch.optim.Adam)
+    return is_plain and not any(group.get(name) for name in ("weight_decay", "momentum", "amsgrad"))
 
 
 def watch_tables() -> Callable[[], None]:

@@ -37,7 +37,7 @@ def program_of(optimizer=torch.optim.SGD, *, sparse=False, tied=False, kind=nn.E
 
 
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
-@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adagrad])
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adagrad, torch.optim.Adam])
 def test_a_table_is_seen_with_the_line_that_made_it_and_what_is_looked_up(kind, optimizer):
     ((site, shape, share),) = compared_by(program_of(optimizer, kind=kind), "table")
     assert (site, shape) == (f"{__file__}:{line_of(program_of)}", (ROWS, WIDTH))
@@ -50,9 +50,11 @@ def test_a_table_is_seen_with_the_line_that_made_it_and_what_is_looked_up(kind, 
         {"sparse": True},
         {"momentum": 0.9},
         {"weight_decay": 0.1},
-        {"optimizer": torch.optim.Adam},
+        {"optimizer": torch.optim.Adam, "weight_decay": 0.1},
+        {"optimizer": torch.optim.Adam, "amsgrad": True},
+        {"optimizer": torch.optim.AdamW},
     ],
-    ids=["sparse", "momentum", "decay", "Adam"],
+    ids=["sparse", "momentum", "decay", "Adam with decay", "AMSGrad", "AdamW"],
 )
 def test_what_is_sparse_or_moves_without_a_gradient_is_none(named):
     assert compared_by(program_of(**named), "table") == []
