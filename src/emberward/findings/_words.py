@@ -128,7 +128,6 @@ class Cause(StrEnum):
     REDUNDANT_WORK = "redundant_work"
     ONE_HOT = "one_hot"
     DENSE_GRADIENT = "dense_gradient"
-    MEMORY_FORMAT = "memory_format"
     PADDING = "padding"
     IMBALANCE = "imbalance"
     NONE = "none"

@@ -225,10 +225,6 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "make the tables with sparse=True: SGD and Adagrad take sparse gradients and leave rows without one alone; in "
         "place of Adam SparseAdam, where the moments of such rows stand still, a little another training",
     ),
-    Cause.MEMORY_FORMAT: (
-        "computes convolutions with numbers in an order that is slow here",
-        "put the model and its images into the other order: to(memory_format=torch.channels_last), or leave it out",
-    ),
     Cause.DEBUG_MODE: (
         "compares each collective with the other ranks' before it begins",
         "leave TORCH_DISTRIBUTED_DEBUG and set_debug_level at OFF or INFO where nothing is looked for",

@@ -136,12 +136,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Of a place with operations that torch has in another form: what they compute, as it is measured, and seconds of
-    their forward a step. See [Note: other forms] in `sources._forms`."""
+    """Of a place with operations that torch has in another form: what they compute, as it is measured, and how many a
+    step has. See [Note: other forms] in `sources._forms`."""
 
     where: Where
     computes: Mapping[str, Any]
-    forward_s: float
+    calls: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +358,8 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             where, *of_place = line["picks"]
             picks[_where(where)] = Picks(*of_place)
         elif "form" in line:
-            where, computes, took_ns = line["form"]
-            forms.append(Form(_where(where), computes, took_ns / 1e9))
+            where, computes, calls = line["form"]
+            forms.append(Form(_where(where), computes, calls))
         elif "table" in line:
             site, shape, looked_up = line["table"]
             tables.append(Table(site, tuple(shape), looked_up))

@@ -29,27 +29,23 @@ def main() -> None:
 
 
 def _times(form: dict[str, Any]) -> dict[str, float]:
-    now, other, needs_grad = _attention(form) if form["form"] == "attention" else _convolution(form)
-    forward_s: list[float] = []
+    now, other = _attention(form)
     spent: tuple[list[float], list[float]] = [], []
     end = time.perf_counter() + SECONDS
-    while time.perf_counter() < end or len(forward_s) < MIN_TURNS:
+    while time.perf_counter() < end or len(spent[0]) < MIN_TURNS:
         for call, seconds in zip((now, other), spent, strict=True):
             begin = time.process_time()
             result = call()
-            if call is now:
-                forward_s.append(time.process_time() - begin)
-            if needs_grad:
+            if form["needs_grad"]:
                 torch.autograd.backward(result, torch.ones_like(result))
             seconds.append(time.process_time() - begin)
     (now_low, now_s, _), (_, other_s, other_high) = (statistics.quantiles(each[1:], n=4) for each in spent)
     return {
         "now_s": now_s, "now_low_s": now_low, "other_s": other_s, "other_high_s": other_high,
-        "forward_s": statistics.median(forward_s[1:]),
     }  # fmt: skip
 
 
-def _attention(form: dict[str, Any]) -> tuple[Call, Call, bool]:
+def _attention(form: dict[str, Any]) -> tuple[Call, Call]:
     dtype, needs_grad, rate = getattr(torch, form["dtype"]), form["needs_grad"], form["dropout"]
     num, queries, keys = form["products"], form["queries"], form["keys"]
     q, k, v = (
@@ -68,23 +64,7 @@ def _attention(form: dict[str, Any]) -> tuple[Call, Call, bool]:
         given = None if is_causal else mask
         return F.scaled_dot_product_attention(q, k, v, given, dropout_p=rate, is_causal=is_causal)
 
-    return now, other, needs_grad
-
-
-def _convolution(form: dict[str, Any]) -> tuple[Call, Call, bool]:
-    dtype = getattr(torch, form["dtype"])
-
-    def calling(is_last: bool) -> Call:
-        order = torch.channels_last if is_last else torch.contiguous_format
-        given, weight = (
-            torch.randn(form[name], dtype=dtype).to(memory_format=order).requires_grad_(form[needs])
-            for name, needs in (("given", "needs_input_grad"), ("weight", "needs_grad"))
-        )
-        rest = form["stride"], form["padding"], form["dilation"], form["groups"]
-        return lambda: F.conv2d(given, weight, None, *rest)
-
-    needs_grad = form["needs_grad"] or form["needs_input_grad"]
-    return calling(form["is_last"]), calling(not form["is_last"]), needs_grad
+    return now, other
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
 """Operations for which torch has another form, which may be faster on this machine. Needs torch.
 
 [Note: other forms]
-Some of what a model computes can be asked of torch in two ways with the same result, of which the one or the other is
-faster by the sizes and the processor. Attention can be written out, as a product, a softmax and a product, whose
-scores go through memory at each operation between, or be one operation, `scaled_dot_product_attention`. A convolution
-of images can have its channels behind or before height and width (`torch.channels_last`). Which forms the steps have,
-and how long they take, is seen in the compared steps below autograd; what the other form would take is measured with
-the same sizes after the job (`sources.forms`). Scores or weights that something else reads have to be written out.
+Attention can be computed in two ways with the same result: as a product, a softmax and a product, whose scores go
+through memory at each operation between, or in one operation, `scaled_dot_product_attention`. Which is faster hangs on
+the sizes and the processor. That the steps have the first is seen in the compared steps below autograd, by the memory
+that goes from one operation into the next; what both take is measured with the same sizes after the job
+(`sources.forms`). Scores or weights that something else reads have to be computed.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,14 +35,13 @@ _FAR = -1e4
 class _Scores:
     """What became of a product of queries and keys so far."""
 
-    def __init__(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
+    def __init__(self, queries: torch.Tensor, keys: torch.Tensor, where: Where) -> None:
         self.sizes = [*queries.shape, keys.shape[-1]]
         """Products, queries, width, keys."""
         self.dtype = str(queries.dtype).removeprefix("torch.")
         self.needs_grad = queries.requires_grad or keys.requires_grad
         self.mask, self.dropout, self.width = "none", 0.0, 0
-        self.where: Where = ()
-        self.took_ns = 0
+        self.where = where
         self.is_weights = False
         self.is_done = False
         self.is_read_otherwise = False
@@ -67,14 +65,10 @@ class FormsWatch:
         self._noise: dict[int, float] = {}
         """Storages of random zeros and ones: the share of zeros."""
         self._attentions: list[_Scores] = []
-        self._convolutions: dict[tuple[Where, str], list[Any]] = {}
-        """By place and form: the form, nanoseconds."""
 
-    def note(self, func: Any, args: Any, named: Any, result: Any, where: Where, took_ns: int) -> None:
+    def note(self, func: Any, args: Any, named: Any, result: Any, where: Where) -> None:
         """An operation on plain tensors that is no view and of no backward."""
         name = func._schema.name.removeprefix("aten::")
-        if name == "convolution":
-            self._convolved(args, where, took_ns)
         made = {storage_of(each): each for each in tensors_in(result)}
         given = {storage_of(each): each for each in tensors_in((args, named))}
         if name == "bernoulli_" and len(args) > 1 and isinstance(args[1], float):
@@ -82,13 +76,13 @@ class FormsWatch:
             return
         reads = () if _LIKE.fullmatch(name) else given
         before = [self._scores[storage] for storage in reads if storage in self._scores]
-        after = self._after(name, args, before, where, took_ns) if len(before) == 1 else None
+        after = self._after(name, args, before) if len(before) == 1 else None
         if after is None:
             for scores in before:
                 scores.is_read_otherwise = True
         if name in ("bmm", "baddbmm") and not before and isinstance(result, torch.Tensor):
-            after = _Scores(*args[-2:])
-            self._spend(after, where, took_ns)
+            queries, keys = args[-2:]
+            after = _Scores(queries, keys, where)
         for storage in made:
             if name != "div_":
                 self._noise.pop(storage, None)
@@ -97,21 +91,16 @@ class FormsWatch:
                 self._scores[storage] = after
 
     def lines(self, num_steps: int) -> Iterator[dict[str, Any]]:
-        """Lines of a file of operations: of each place its form, and nanoseconds a step."""
-        found: dict[tuple[Where, str], list[Any]] = defaultdict(lambda: [None, 0])
-        for each in self._attentions:
-            if not each.is_read_otherwise:
-                cell = found[each.where, str(each.form())]
-                cell[0], cell[1] = each.form(), cell[1] + each.took_ns
-        for key, (form, took_ns) in (*found.items(), *self._convolutions.items()):
-            if key[0] and num_steps:
-                yield {"form": [key[0], form, took_ns / num_steps]}
+        """Lines of a file of operations: of each place its form, and how often a step has it."""
+        seen = [(each.where, each.form()) for each in self._attentions if not each.is_read_otherwise]
+        forms = {str(form): form for _, form in seen}
+        for (where, key), count in Counter((where, str(form)) for where, form in seen if where).items():
+            yield {"form": [where, forms[key], count / num_steps]}
 
-    def _after(self, name: str, args: Any, before: Sequence[_Scores], where: Where, took_ns: int) -> _Scores | None:
+    def _after(self, name: str, args: Any, before: Sequence[_Scores]) -> _Scores | None:
         """The scores that the operation gives on; None where it does something else with them."""
         (scores,) = before
         if name == "bmm" and scores.is_weights and self._scores.get(storage_of(args[0])) is scores:
-            self._spend(scores, where, took_ns)
             scores.is_done, scores.width = True, args[1].shape[-1]
             scores.needs_grad |= args[1].requires_grad
             self._attentions.append(scores)
@@ -122,12 +111,7 @@ class FormsWatch:
             scores.is_weights = True
         elif name not in _BETWEEN or not self._is_mask(args, scores):
             return None
-        self._spend(scores, where, took_ns)
         return scores
-
-    def _spend(self, scores: _Scores, where: Where, took_ns: int) -> None:
-        scores.where = scores.where or where
-        scores.took_ns += took_ns
 
     def _is_mask(self, args: Any, scores: _Scores) -> bool:
         """Whether what else an operation is given is a scale, a mask or a dropout, and no trained number."""
@@ -140,23 +124,6 @@ class FormsWatch:
             elif each.numel() > 1:
                 scores.mask = "causal" if scores.mask != "other" and _is_causal(each) else "other"
         return True
-
-    def _convolved(self, args: Any, where: Where, took_ns: int) -> None:
-        given, weight, _, stride, padding, dilation, is_transposed, _, groups = args
-        if given.dim() != 4 or is_transposed or given.device.type != "cpu":
-            return
-        is_last = any(
-            each.is_contiguous(memory_format=torch.channels_last) and not each.is_contiguous()
-            for each in (given, weight)
-        )
-        form = {
-            "form": "convolution", "given": [*given.shape], "weight": [*weight.shape], "stride": [*stride],
-            "padding": [*padding], "dilation": [*dilation], "groups": groups, "is_last": is_last,
-            "dtype": str(given.dtype).removeprefix("torch."), "needs_grad": weight.requires_grad,
-            "needs_input_grad": given.requires_grad,
-        }  # fmt: skip
-        cell = self._convolutions.setdefault((where, str(form)), [form, 0])
-        cell[1] += took_ns
 
 
 def _is_causal(mask: torch.Tensor) -> bool:

@@ -150,7 +150,7 @@ class ResultsWatch:
             is_read=sends or is_there_before or is_elsewhere or not made or is_backward,
         )
         if not is_backward:
-            self._forms.note(func, args, named, result, operation.where, took_ns)
+            self._forms.note(func, args, named, result, operation.where)
         is_empty = func._schema.name.removeprefix("aten::new_").removeprefix("aten::").startswith("empty")
         if not is_empty:
             self._operations.append(operation)
