@@ -270,16 +270,23 @@ def _in_order(block: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _added_to(statement: ast.AST) -> set[str]:
-    """The name of a sum that goes on, ``total = total + x``."""
+    """The name of a sum that goes on, ``total = total + x``, or ``total = total + x + y``."""
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
         return set()
-    added = statement.value
-    parts = [each for each in (added.left, added.right) if isinstance(added.op, ast.Add)]
+    parts = [*_terms(statement.value)]
     names = {each.id for each in parts if isinstance(each, ast.Name)} & {
         each.id for each in statement.targets if isinstance(each, ast.Name)
     }
     others = [read_in(each) for each in parts if not isinstance(each, ast.Name)]
     return names.difference(*others)
+
+
+def _terms(value: ast.expr) -> Iterator[ast.expr]:
+    """What a sum is of; of what is none, itself."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        yield from (*_terms(value.left), *_terms(value.right))
+    else:
+        yield value
 
 
 def _is_method_of(call: ast.Call, turning: set[str]) -> bool:

@@ -1,5 +1,6 @@
 """Loops of many small operations, run for real under probe and sampler, and loops that look like them."""
 
+import ast
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -226,6 +227,22 @@ def test_of_modules_that_do_alike_starts_are_told_where_numbers_take_most(calls,
     operations = SimpleNamespace(rank=rank.rank, looks=((0.0, ()),), num_steps=1)
     found = small_kernels([operations], [rank], Sources(lambda file: ""))
     assert [each.cost_s for each in found] == ([pytest.approx(0.013)] if is_told else [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_sum"),
+    [
+        ("total = total + near(x)", True),
+        ("total = total + near(x).mean() + far(x).mean()", True),
+        ("total = near(x) + (far(x) + total)", True),
+        ("total = total + near(total)", False),
+        ("total = near(x) + total * 2", False),
+        ("total = total - near(x) @ total", False),
+        ("state = total + near(x) + far(x)", False),
+    ],
+)
+def test_a_sum_that_goes_on_may_have_several_terms(statement, is_sum):
+    assert _small_kernels._added_to(ast.parse(statement).body[0]) == ({"total"} if is_sum else set())
 
 
 def test_many_optimizers_of_few_parameters_are_one(tmp_path):
