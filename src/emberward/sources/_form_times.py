@@ -1,6 +1,6 @@
 """Measures operations in the form that a job has them and in another one, in turns. Needs torch; run as a program.
 
-It reads a list of forms from its input and writes a list of times to a file: seconds of processor time, of all
+It reads a list of forms from its input and writes a list of times to a file: seconds of processor time for each of its
 threads, which others on the host do not lengthen.
 """
 
@@ -38,7 +38,7 @@ def _times(form: dict[str, Any]) -> dict[str, float]:
             result = call()
             if form["needs_grad"]:
                 torch.autograd.backward(result, torch.ones_like(result))
-            seconds.append(time.process_time() - begin)
+            seconds.append((time.process_time() - begin) / torch.get_num_threads())
     (now_low, now_s, _), (_, other_s, other_high) = (statistics.quantiles(each[1:], n=4) for each in spent)
     return {
         "now_s": now_s, "now_low_s": now_low, "other_s": other_s, "other_high_s": other_high,

@@ -19,9 +19,8 @@ from emberward.sources._below import Where
 from emberward.sources._picks import storage_of
 from emberward.sources._values import tensors_in
 
-_BETWEEN = frozenset(
-    {"add", "add_", "clone", "copy_", "div", "div_", "masked_fill", "masked_fill_", "mul", "mul_", "where", "_to_copy"}
-)
+_MASKS = frozenset({"add", "add_", "masked_fill", "masked_fill_", "where"})
+_BETWEEN = _MASKS | {"clone", "copy_", "div", "div_", "mul", "mul_", "_to_copy"}
 """What may lie between the two products, besides the softmax: a scale, a mask, a dropout, another type."""
 _SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 _LIKE = re.compile(r"\w+_like|new_\w+")
@@ -109,19 +108,23 @@ class FormsWatch:
             return None
         if name in _SOFTMAX and args[1] in (-1, args[0].dim() - 1) and not scores.is_weights:
             scores.is_weights = True
-        elif name not in _BETWEEN or not self._is_mask(args, scores):
+        elif name not in _BETWEEN or not self._is_mask(name, args, scores):
             return None
         return scores
 
-    def _is_mask(self, args: Any, scores: _Scores) -> bool:
-        """Whether what else an operation is given is a scale, a mask or a dropout, and no trained number."""
-        others = [each for each in tensors_in(args) if storage_of(each) not in self._scores]
-        for each in others:
+    def _is_mask(self, name: str, args: Any, scores: _Scores) -> bool:
+        """Whether what else an operation is given is a scale, a mask of scores or a dropout of weights, and no trained
+        number."""
+        for each in tensors_in(args):
+            if storage_of(each) in self._scores:
+                continue
             if each.requires_grad:
                 return False
-            if storage_of(each) in self._noise:
+            if storage_of(each) in self._noise and scores.is_weights:
                 scores.dropout = self._noise[storage_of(each)]
             elif each.numel() > 1:
+                if name not in _MASKS or scores.is_weights:
+                    return False
                 scores.mask = "causal" if scores.mask != "other" and _is_causal(each) else "other"
         return True
 

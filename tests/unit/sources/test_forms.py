@@ -13,6 +13,7 @@ PRODUCTS, LENGTH, WIDTH = 6, 16, 8
 QUERIES, KEYS, VALUES = (torch.randn(2, 3, LENGTH, WIDTH, requires_grad=True) for _ in range(3))
 LATER = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
 TOKENS = torch.rand(2, 1, 1, LENGTH) > 0.5
+GATE = torch.rand(LENGTH, LENGTH)
 BIAS = torch.randn(LENGTH, LENGTH, requires_grad=True)
 ATTENTION = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
 
@@ -53,6 +54,10 @@ def trains_a_bias():
 
 def caps_its_scores():
     return ((QUERIES @ KEYS.transpose(-2, -1)).tanh().softmax(-1) @ VALUES).sum()
+
+
+def weighs_its_weights():
+    return ((QUERIES @ KEYS.transpose(-2, -1)).softmax(-1) * GATE @ VALUES).sum()
 
 
 def over_queries():
@@ -110,8 +115,8 @@ def test_torch_s_own_layer_writes_its_attention_out_for_weights_that_nobody_take
 @pytest.mark.parametrize(
     "program",
     [
-        gives_its_weights_on, reads_its_scores, trains_a_bias, caps_its_scores, over_queries, without_a_softmax,
-        in_one_operation,
+        gives_its_weights_on, reads_its_scores, weighs_its_weights, trains_a_bias, caps_its_scores,
+        over_queries, without_a_softmax, in_one_operation,
     ],
 )  # fmt: skip
 def test_what_one_operation_can_not_do_is_no_attention(program):
