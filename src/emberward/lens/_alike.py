@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 from emberward.findings import Cause
 from emberward.lens._causes import is_collective, tell
-from emberward.lens._operations import AT, BACKWARD, Alike, RankOperations, Where
+from emberward.lens._operations import AT, Alike, RankOperations, Where
+from emberward.lens._paces import Pace, pace_of
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, Instruction, RankSamples, Sampled, uncertainty
 from emberward.lens._source import Sources, bound_by, names_in
+from emberward.lens._spans import Spans
 from emberward.lens._waste import Waste
 
 MOSTLY = 0.9
@@ -38,18 +40,18 @@ def alike_work(
         sampled = of_samples.get(rank.rank)
         if sampled is None:
             continue
-        step_s = sampled.measured_s / sampled.num_steps
+        pace = pace_of(rank, sampled)
         in_vain = (
-            *_redundant(rank, sampled, sources),
-            *_rows(rank, sampled, sources),
-            *_picks(rank, sampled, sources),
+            *_redundant(rank, sampled, pace, sources),
+            *_rows(rank, sampled, pace, sources),
+            *_picks(rank, sampled, pace, sources),
             *_copies(rank, sampled, sources),
             *_unread_results(unread, sampled, sources),
-            *_wide(rank, sampled, sources),
-            *_padded(rank, sampled, sources),
+            *_wide(rank, sampled, pace, sources),
+            *_padded(rank, sampled, pace, sources),
         )
         for cause, site, cost_s, evidence, sure in in_vain:
-            share = cost_s / step_s
+            share = cost_s / pace.step_s
             if sure * share >= MIN_GAIN and cost_s >= MIN_COST_S:
                 waste = Waste(cause=cause, site=site, cost_s=cost_s, share=share, ranks=(rank.rank,), evidence=evidence)
                 found[cause, site].append(waste)
@@ -94,13 +96,12 @@ def _of_all(found: Sequence[Waste]) -> Waste:
     return replace(worst, ranks=tuple(sorted({rank for waste in found for rank in waste.ranks})))
 
 
-def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+def _redundant(rank: RankOperations, sampled: RankSamples, pace: Pace, sources: Sources) -> Iterator[_InVain]:
     below = _below(rank.alike)
     spent: dict[Function, _Spent] = defaultdict(_Spent)
     """By file and function."""
     behind: dict[Function, dict[Where, float]] = defaultdict(dict)
     """Of these, by place, shares of the backward."""
-    backward_s = _backward_s(rank, sampled)
     makers = _makers(rank.alike, below, sources)
     for seen in sampled.stacks if below else ():
         users = [place for place in seen.stack if place.owner == USER]
@@ -125,7 +126,7 @@ def _redundant(rank: RankOperations, sampled: RankSamples, sources: Sources) -> 
             behind[outer.file, outer.function][where] = at.backward
     for (file, function), each in spent.items():
         lines = each.lines
-        behind_s = backward_s * sum(behind[file, function].values())
+        behind_s = pace.backward_s * sum(behind[file, function].values())
         evidence = (
             f"calls of torch in {len(lines)} line{'s' if len(lines) > 1 else ''} of {function}() were given "
             "what calls of the step before, or earlier ones of the step, had been given"
@@ -182,13 +183,12 @@ def _by_function(shares: Mapping[Where, float], sampled: RankSamples, sources: S
     return spent
 
 
-def _picks(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+def _picks(rank: RankOperations, sampled: RankSamples, pace: Pace, sources: Sources) -> Iterator[_InVain]:
     shares = {where: picks.picks_ns / picks.all_ns for where, picks in rank.picks.items()}
-    backward_s = _backward_s(rank, sampled) if shares else 0.0
     for (file, function), each in _by_function(shares, sampled, sources).items():
         forward_s = each.lines.total() / 1e9 / sampled.num_steps
         behind = sum(p.backward for where, p in rank.picks.items() if where[0][0] == file and where[0][1] in each.lines)
-        behind_s = backward_s * behind
+        behind_s = pace.backward_s * behind
         evidence = (
             f"of the matrix in a product of {function}() no more numbers than it has rows or columns are not zero",
             f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
@@ -224,15 +224,14 @@ def _in_functions(
         yield _InVain(cause, site, cost_s, (says.format(function),), sure)
 
 
-def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+def _rows(rank: RankOperations, sampled: RankSamples, pace: Pace, sources: Sources) -> Iterator[_InVain]:
     shares = {where: rows.unread_ns / rows.all_ns for where, rows in rank.rows.items()}
     spent = _by_function(shares, sampled, sources)
-    backward_s = _backward_s(rank, sampled)
     for (file, function), each in spent.items():
         lines = each.lines
         forward_s = lines.total() / 1e9 / sampled.num_steps
         at = {line: [rows for where, rows in rank.rows.items() if where[0] == (file, line)] for line in lines}
-        behind_s = backward_s * sum(rows.backward for seen_at in at.values() for rows in seen_at)
+        behind_s = pace.backward_s * sum(rows.backward for seen_at in at.values() for rows in seen_at)
         line = max(lines, key=lambda line: (any(rows.is_maker for rows in at[line]), lines[line]))
         unread = sum(rows.unread_ns for rows in at[line]) / sum(rows.all_ns for rows in at[line])
         evidence = (
@@ -244,7 +243,7 @@ def _rows(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Itera
         yield _InVain(Cause.UNUSED_RESULT, f"{file}:{line}", forward_s + behind_s, evidence, sure)
 
 
-def _wide(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+def _wide(rank: RankOperations, sampled: RankSamples, pace: Pace, sources: Sources) -> Iterator[_InVain]:
     """What numbers of 64 bits take that nobody asked for, at the line where they became so."""
     spent: dict[Where, _Spent] = defaultdict(_Spent)
     behind: dict[Where, float] = defaultdict(float)
@@ -255,10 +254,9 @@ def _wide(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Itera
         wide = rank.wide.get(tuple((place.file, place.line) for place in users))
         if wide is not None and not seen.flag and tell(seen, sampled, sources) is None:
             spent[wide.became].add(wide.became[0][1], seen, wide.wide_ns / wide.all_ns)
-    backward_s = _backward_s(rank, sampled) if spent else 0.0
     for became, lost in spent.items():
         forward_s = lost.lines.total() / 1e9 / sampled.num_steps
-        behind_s = backward_s * behind[became]
+        behind_s = pace.backward_s * behind[became]
         evidence = (
             "numbers of 32 and of 64 bits meet there, and what is made of them is computed in 64",
             f"{1000 * forward_s:.2f} ms of it in the forward, {1000 * behind_s:.2f} ms in the backward",
@@ -267,23 +265,13 @@ def _wide(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Itera
         yield _InVain(Cause.REDUNDANT_WORK, site, forward_s + behind_s, evidence, lost.sure(sampled.num_steps))
 
 
-def _backward_s(rank: RankOperations, sampled: RankSamples) -> float:
-    """Of a sampled step: the observed ones are longer by what torch's profiler takes."""
-    if not rank.num_steps:
-        return 0.0
-    return _forwards(rank)[1] / rank.num_steps * sampled.measured_s / sampled.num_steps / rank.step_s
-
-
-def _forwards(rank: RankOperations) -> tuple[dict[str, float], float]:
-    """The seconds of all observed steps in forwards, by the line that calls them, and in backwards."""
-    forwards: dict[str, float] = defaultdict(float)
-    backward_s = 0.0
+def _forwards(rank: RankOperations, pace: Pace) -> dict[str, float]:
+    """Seconds a step in forwards, by the line that calls them."""
+    forwards: dict[str, Spans] = defaultdict(list)
     for op in rank.operations:
         if op.thread == rank.main and op.name.startswith(AT):
-            forwards[op.name.removeprefix(AT)] += op.ended_s - op.began_s
-        elif op.thread == rank.main and op.name.startswith(BACKWARD):
-            backward_s += op.ended_s - op.began_s
-    return forwards, backward_s
+            forwards[op.name.removeprefix(AT)].append((op.began_s, op.ended_s))
+    return {site: pace.of(spans) for site, spans in forwards.items()}
 
 
 def _below(alike: Mapping[Where, Alike]) -> dict[Where, float]:
@@ -296,21 +284,20 @@ def _below(alike: Mapping[Where, Alike]) -> dict[Where, float]:
     return {where: alike_ns / all_ns if alike_ns > 0 else 0.0 for where, (alike_ns, all_ns) in total.items()}
 
 
-def _padded(rank: RankOperations, sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
+def _padded(rank: RankOperations, sampled: RankSamples, pace: Pace, sources: Sources) -> Iterator[_InVain]:
     """A part of the forward that embeds them, and of the backward the same part of the forward's share in all.
 
     Told where the tokens are put together: as seen, else, of what a library or another process pads, as the text asks.
     """
-    forwards, backward_s = _forwards(rank)
-    by_site = _shares(rank, forwards)
-    total_s, observed_s = sum(forwards.values()), rank.step_s * rank.num_steps
-    for site, (share, made) in by_site.items():
-        part = share * (forwards[site] + backward_s * forwards[site] / total_s) / observed_s
+    forwards = _forwards(rank, pace)
+    total_s = sum(forwards.values())
+    for site, (share, made) in _shares(rank, forwards).items():
+        cost_s = share * forwards[site] * (1 + pace.backward_s / total_s)
         evidence = f"{100 * share:.0f}% of the columns of tokens are padding in every row, computed at {site}"
         at = f"{made[0][0]}:{made[0][1]}" if made else site
         if at == site:
             at = next(_asked_to_pad(site, sources), site)
-        yield _InVain(Cause.PADDING, at, part * sampled.measured_s / sampled.num_steps, (evidence,))
+        yield _InVain(Cause.PADDING, at, cost_s, (evidence,))
 
 
 def _shares(rank: RankOperations, forwards: Mapping[str, float]) -> dict[str, tuple[float, Where]]:

@@ -20,8 +20,7 @@ from dataclasses import replace
 from emberward.events import Group, Lane, LaneKind
 from emberward.lens._calls import OF_BACKWARD, Call
 from emberward.lens._operations import BACKWARD, RankOperations
-from emberward.lens._samples import RankSamples
-from emberward.lens._slowdown import ENGINE
+from emberward.lens._samples import ENGINE, RankSamples
 from emberward.lens._work import Work
 
 

@@ -15,8 +15,9 @@ from emberward.findings import Cause
 from emberward.lens._gathers import times
 from emberward.lens._operations import BACKWARD, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES
+from emberward.lens._spans import both
 from emberward.lens._waste import Waste
-from emberward.lens._work import RankWork, Transfer, both, length_of
+from emberward.lens._work import RankWork, Transfer
 
 
 def small_buckets(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
@@ -29,12 +30,12 @@ def small_buckets(work: RankWork, rank: RankOperations, ranks: Sequence[RankOper
         return None
     starts = [replace(each, num_bytes=0) for each in small[num_backwards:]]
     share = sum(SMALL_BYTES / (SMALL_BYTES + each.num_bytes) for each in small) / len(small) * len(starts) / len(small)
-    cost_s = share * length_of(both(work.exposed, times(small))) / rank.num_steps
+    cost_s = share * work.pace.of(both(work.exposed, times(small)))
     return Waste(
         cause=Cause.TINY_MESSAGES,
         site=Counter(rank.replicated).most_common(1)[0][0] or None,
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(
             f"DDP sums {len(small) / rank.num_steps:.0f} buckets a step of {SMALL_BYTES:,} bytes or less, "

@@ -35,14 +35,13 @@ def broadcast_buffers(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
     if 2 * len(steps) <= rank.num_steps:
         return None
     met = zip(*(_sent(each) for each in ranks), strict=False)
-    spent_s = sum(max(max(end for _, end in each) - max(begin for begin, _ in each), 0.0) for each in met)
-    cost_s = spent_s / rank.num_steps
+    cost_s = work.pace.of((max(begin for begin, _ in each), max(end for _, end in each)) for each in met)
     num_bytes = sum(each.num_bytes for each in transfers) // rank.num_steps
     return Waste(
         cause=Cause.BROADCAST_BUFFERS,
         site=Counter(each.site for each in transfers).most_common(1)[0][0] or None,
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(
             f"{len(transfers) / rank.num_steps:.0f} broadcasts a step before DDP's forward, {num_bytes:,} bytes in all",

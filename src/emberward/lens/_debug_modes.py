@@ -18,15 +18,16 @@ returns at once. How long that lasts on the rank that comes last is what it take
 
 import ast
 import re
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from emberward.findings import Cause
 from emberward.lens._operations import Operation, RankOperations
+from emberward.lens._paces import pace_of
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, Instruction, RankSamples
 from emberward.lens._source import Source, Sources, call_name
+from emberward.lens._spans import both
 from emberward.lens._waste import Waste
-from emberward.lens._work import NODE, both, length_of
+from emberward.lens._work import NODE
 
 _LEVELS = frozenset({"set_debug_level", "TORCH_DISTRIBUTED_DEBUG"})
 _DETAIL = "DETAIL"
@@ -67,10 +68,11 @@ def checks_of_calls(
     sampled = [each for each in samples if each.num_steps]
     if not ranks or not sampled:
         return ()
-    asked = [[op.ended_s - op.began_s for op in rank.operations if _is_issue(op, rank)] for rank in ranks]
-    spent_s = sum(map(min, zip(*asked, strict=False))) / ranks[0].num_steps
-    share = spent_s / statistics.fmean(rank.step_s for rank in ranks)
-    cost_s = share * statistics.fmean(each.measured_s / each.num_steps for each in sampled)
+    asked = [[op for op in rank.operations if _is_issue(op, rank)] for rank in ranks]
+    lasted = [min(op.ended_s - op.began_s for op in one) for one in zip(*asked, strict=False)]
+    pace = pace_of(ranks[0], next((each for each in sampled if each.rank == ranks[0].rank), None))
+    cost_s = pace.of((op.began_s, op.began_s + each) for op, each in zip(asked[0], lasted, strict=False))
+    share = cost_s / pace.step_s
     if share < MIN_GAIN or cost_s < MIN_COST_S:
         return ()
     lines = [
@@ -111,14 +113,12 @@ def _words_of(node: ast.AST) -> set[str]:
     return {str(getattr(each, kinds[type(each)])) for each in ast.walk(node) if type(each) in kinds}
 
 
-def checks_s(rank: RankOperations, step_s: float) -> float:
-    """Seconds of a sampled step: observed ones are longer by what torch's profiler takes."""
-    if not rank.num_steps or not rank.step_s:
-        return 0.0
+def checks_s(rank: RankOperations, sampled: RankSamples) -> float:
+    """Seconds of a sampled step."""
     main = [op for op in rank.operations if op.thread == rank.main and not op.is_async]
     checks = [(op.began_s, op.ended_s) for op in main if op.name in _CHECKS]
     nodes = [(op.began_s, op.ended_s) for op in main if op.name.startswith(NODE)]
-    return length_of(both(checks, nodes)) / rank.num_steps * step_s / rank.step_s
+    return pace_of(rank, sampled).of(both(checks, nodes))
 
 
 _CHECKS = frozenset({"aten::isnan", "aten::_is_any_true", "aten::any", "aten::item", "aten::is_nonzero"})

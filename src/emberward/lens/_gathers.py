@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from emberward.lens._operations import RankOperations
-from emberward.lens._work import RankWork, Spans, Transfer, Work, both, length_of
+from emberward.lens._spans import Spans, both, length_of
+from emberward.lens._work import RankWork, Transfer, Work
 
 Unit = tuple[str, int]
 COPY_OUT = "FSDP::all_gather_copy_out ("

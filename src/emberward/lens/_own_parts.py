@@ -68,7 +68,7 @@ def _waste(parts: Sequence[OwnPart], work: RankWork, cost_s: float, says: str) -
         cause=Cause.GATHERED_TWICE,
         site=f"{file}:{line}",
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(says,),
     )

@@ -165,7 +165,7 @@ def profile_of(
     of_rank = {each.rank: calls_of(each) for each in calls}
     blocked = {rank: [(call.blocked_s, call.free_s) for call in own] for rank, own in of_rank.items()}
     issued = {rank: [call.issued_s for call in own] for rank, own in of_rank.items()}
-    work = work_of(operations, blocked=blocked)
+    work = work_of(operations, measured, blocked=blocked)
     seen = [rank for rank in operations if rank.num_steps]
     # Ranks of one job meet somewhere: where nothing was observed and no ring has a call, in the backward.
     is_hidden = has_hidden_calls(work, seen, issued) if work is not None else not any(issued.values())
@@ -181,7 +181,7 @@ def profile_of(
     replay = Replay(hidden if overlap is None else overlap.met, held)
     seen_stalls = with_checks(find_stalls(measured, sources, replay), seen, measured, sources)
     stalls = tuple(stall for stall in seen_stalls if stall.is_certain)
-    work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
+    work = work_of(operations, measured, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats, sources)

@@ -49,7 +49,7 @@ def reduced_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOper
         cause=Cause.REDUCED_TWICE,
         site=sites.most_common(1)[0][0] or None,
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(
             f"{len(again) / rank.num_steps:.0f} backwards a step before the last one reduce what it reduces again: "

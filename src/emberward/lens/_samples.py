@@ -130,6 +130,15 @@ class RankSamples:
         return tuple(b - a for a, b in zip(self.bounds_s, self.bounds_s[1:], strict=False))
 
 
+ENGINE = "_engine_run_backward"
+"""The function of torch (torch/autograd/graph.py, 2.13) in which a thread stands while C++ runs the backward."""
+
+
+def is_backward(sampled: Sampled) -> bool:
+    """Whether the thread was in a backward, or in what one calls."""
+    return any(place.function == ENGINE for place in sampled.stack)
+
+
 def find_samples(folder: Path) -> tuple[Path, ...]:
     """The files of the sampled processes of a folder by name; none when there is no folder."""
     return tuple(sorted(folder.glob(f"*{SUFFIX}")))

@@ -31,23 +31,25 @@ from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, load_of, taken_s
 from emberward.lens._own_parts import gathered_again, gathered_own_parts
 from emberward.lens._reductions import reduced_again
 from emberward.lens._samples import (
+    ENGINE,
     MIN_COST_S,
     MIN_GAIN,
     MIN_SHARE,
     USER,
     Instruction,
     RankSamples,
+    is_backward,
     is_module_call,
     share_at,
 )
-from emberward.lens._slowdown import ENGINE
 from emberward.lens._source import Sources
+from emberward.lens._spans import Spans, both, length_of, without
 from emberward.lens._tables import dense_gradients
 from emberward.lens._trains import LIBRARY
 from emberward.lens._units import blocks_of, could_keep_until, spans_by_unit, start_share
 from emberward.lens._unread import backward_again, unread_gradients, unread_inputs
 from emberward.lens._waste import Waste, fits, kept_s
-from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
+from emberward.lens._work import NODE, RankWork, Transfer, Work
 
 MIN_TWICE = 1.5
 """Gathers of a unit in a step, from which it is gathered again in most steps."""
@@ -94,8 +96,6 @@ def wastes_of(
     by_rank = {rank.rank: rank for rank in ranks}
     sited = (_at_looks(_at_calls(each, calls.get(each.rank, ())), by_rank[each.rank]) for each in work.ranks)
     work = replace(work, ranks=tuple(sited))
-    lengths = {each.rank: each.measured_s / each.num_steps for each in samples if each.num_steps}
-    """Of the sampled steps: the observed ones are longer by what torch's profiler takes, for all that they do."""
     found: list[Waste] = []
     sampled = {each.rank: each for each in samples if each.num_steps}
     twice = partial(_gathered_twice, repeats, sampled)
@@ -118,9 +118,8 @@ def wastes_of(
                 made = called_again_at(samples, worst.site, is_looped=_is_looped(worst, by_rank[worst.ranks[0]]))
             if worst.cause is Cause.RECOMPUTE:
                 made = checkpointed_at(samples, sources or Sources())
-            cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
-            whole_s = max(cost_s, _moving_s(worst, work, sampled))
-            share = worst.share * whole_s / cost_s
+            whole_s = max(worst.cost_s, _moving_s(worst, work, sampled))
+            share = worst.share * whole_s / worst.cost_s
             found.append(replace(worst, ranks=alike, site=made or worst.site, cost_s=whole_s, share=share))
     return tuple(found)
 
@@ -208,12 +207,12 @@ def _gathered_twice(
     cost_s, site = kept_s(work, rank, again, "FSDP::all_gather ("), _dearest(again, work)
     if not any(each.label for each in again):
         # The program's line does all else that it does for the gather's sake: FSDP has these numbers whole already.
-        cost_s = max(cost_s, share_at(site, samples.get(rank.rank)) * work.step_s)
+        cost_s = max(cost_s, share_at(site, samples.get(rank.rank)) * work.pace.step_s)
     return Waste(
         cause=Cause.GATHERED_TWICE,
         site=site,
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(
             f"{len(gathers_of(work)) / rank.num_steps:.0f} gathers a step, "
@@ -278,7 +277,7 @@ def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
         cause=Cause.SMALL_PARAMETERS,
         site=_dearest(small, work),
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(
             f"{len(small) / rank.num_steps:.0f} gathers a step of units that are parts of one block, or of "
@@ -294,7 +293,7 @@ def _spent_s(names: Set[str], gathers: Sequence[Transfer], work: RankWork, rank:
     own = _spans_of(rank, lambda unit: unit in names)
     others = both(own, _spans_of(rank, lambda unit: unit not in names, "all_gather ("))
     waits = both(work.exposed, times([*gathers, *scattered]))
-    return (length_of([*waits, *own]) - length_of(others)) / rank.num_steps
+    return work.pace.of(without([*waits, *own], others))
 
 
 def _saved(parts: Set[str], blocks: Mapping[str, str], units: Set[Unit], rank: RankOperations) -> float:
@@ -336,16 +335,14 @@ def _recompute(
     if not inside or not fits(kept, ranks):
         return None
     sites = Counter(op.name for op in rank.operations if op.name.startswith(BACKWARD))
-    cost_s, step_s = work.parts["recompute"], work.step_s
     seen = samples.get(work.rank)
-    if seen is not None and (sampled_s := _recomputing_s(seen)) > 0:
-        cost_s, step_s = sampled_s, seen.measured_s / seen.num_steps
+    cost_s = (0.0 if seen is None else _recomputing_s(seen)) or work.pace.of(inside)
     total = sum(work.flops.values())
     return Waste(
         cause=Cause.RECOMPUTE,
         site=(sites.most_common(1)[0][0].removeprefix(BACKWARD) or None) if sites else None,
         cost_s=cost_s,
-        share=cost_s / step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(
             f"{100 * work.recomputed / total:.0f}% of the operations are of a forward that runs in the backward again",
@@ -369,7 +366,7 @@ def called_again_at(ranks: Sequence[RankSamples], site: str | None, *, is_looped
         for sampled in rank.stacks:
             users = [index for index, place in enumerate(sampled.stack) if place.owner == USER]
             sites = [sampled.stack[index].site for index in users]
-            if site not in sites or any(place.function == ENGINE for place in sampled.stack):
+            if site not in sites or is_backward(sampled):
                 continue
             own = len(sites) - 1 - sites[::-1].index(site)
             callers = sites[own + 1 :]
@@ -400,8 +397,7 @@ def _recomputing_s(rank: RankSamples) -> float:
     total_s = 0.0
     for sampled in rank.stacks:
         inside = takewhile(lambda place: place.function != ENGINE, sampled.stack)
-        is_backward = any(place.function == ENGINE for place in sampled.stack)
-        if is_backward and any(place.file.endswith(CHECKPOINT) for place in inside):
+        if is_backward(sampled) and any(place.file.endswith(CHECKPOINT) for place in inside):
             total_s += sum(seconds for seconds, _ in sampled.steps.values())
     return total_s / max(rank.num_steps, 1)
 

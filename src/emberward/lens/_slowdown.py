@@ -15,7 +15,7 @@ from itertools import takewhile
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity, ranks_text
 from emberward.health import GrownRanks, Growth, RankSlowdownWatch, Slowdown, grown_ranks
 from emberward.lens._causes import tell
-from emberward.lens._samples import USER, RankSamples, Sampled
+from emberward.lens._samples import USER, RankSamples, Sampled, is_backward
 from emberward.lens._source import Sources
 
 MAIN_SHARE = 0.8
@@ -270,7 +270,7 @@ def excess_line(ranks: Sequence[RankSamples], culprit: int, *, has_operations: b
                 waits = _waits(sampled, waiting)
                 busy = 1.0 if has_operations else 0.0
                 seconds = sum(busy * cpu if waits else wall for wall, cpu in sampled.steps.values()) / rank.num_steps
-                own[rank.rank][_is_backward(sampled), site] += seconds
+                own[rank.rank][is_backward(sampled), site] += seconds
     others = [lines for rank, lines in own.items() if rank != culprit]
     if not others or not own.get(culprit):
         return None
@@ -294,12 +294,6 @@ MAX_BACKWARD = 4
 """Times its forward that a backward takes: twice its products, once more where they are computed again, and a sum."""
 
 
-def _is_backward(sampled: Sampled) -> bool:
-    return any(place.function == ENGINE for place in sampled.stack)
-
-
-ENGINE = "_engine_run_backward"
-"""The function of torch (torch/autograd/graph.py, 2.13) in which a thread stands while C++ runs the backward."""
 _WAITING = re.compile(r"torch/(distributed|autograd)/")
 _WAITING_OR_MODULES = re.compile(r"torch/(distributed|autograd|nn)/")
 

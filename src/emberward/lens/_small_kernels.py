@@ -37,8 +37,8 @@ from emberward.findings import Cause
 from emberward.lens._causes import tell
 from emberward.lens._elements import TRAINS
 from emberward.lens._operations import KERNEL, Operation, RankOperations, flops_of
-from emberward.lens._samples import MIN_COST_S, MIN_GAIN, OURS, USER, Instruction, RankSamples
-from emberward.lens._slowdown import ENGINE
+from emberward.lens._paces import backward_of
+from emberward.lens._samples import ENGINE, MIN_COST_S, MIN_GAIN, OURS, USER, Instruction, RankSamples, is_backward
 from emberward.lens._source import Line, Source, Sources, call_name, names_in, read_in
 from emberward.lens._waste import Waste
 from emberward.lens._work import NODE
@@ -139,15 +139,14 @@ class _Loops:
         """Lines below which a backward runs."""
         self._stepping: dict[tuple[str, str, int], set[int]] = {}
         """Of the functions that every step ends in: the lines that were seen; 0 where a step was seen outside."""
-        self.backward_s = 0.0
+        self.backward_s = backward_of(rank)
         for sampled in rank.stacks:
             inside = {(place.file, place.function, place.first_line): place.line for place in sampled.stack}
             for known in rank.loop:
                 # One that a part of the step is not in, as a class of several optimizers, has no loop of steps.
                 self._stepping.setdefault(known, set()).add(inside.get(known, 0))
-            if any(place.function == ENGINE for place in sampled.stack):
+            if is_backward(sampled):
                 self._trained |= {(place.file, place.line) for place in sampled.stack if place.owner == USER}
-                self.backward_s += sum(seconds for seconds, _ in sampled.steps.values()) / rank.num_steps
 
     def spent(self) -> tuple[dict[Loop, float], dict[Loop, Counter[int]]]:
         """Seconds a step in each loop that no other cause explains, and by line of the loop's function."""

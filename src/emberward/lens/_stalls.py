@@ -283,7 +283,7 @@ def with_checks(
     Where stacks of few operations cost too little to be told, as of a few large convolutions, its looks may do alone.
     """
     steps = {rank.rank: rank for rank in samples}
-    all_s = [(checks_s(each, _step_s(steps[each.rank])), each.rank) for each in operations if each.rank in steps]
+    all_s = [(checks_s(each, steps[each.rank]), each.rank) for each in operations if each.rank in steps]
     looks_s, worst = max(all_s, default=(0.0, 0))
     if not looks_s:
         return tuple(stalls)

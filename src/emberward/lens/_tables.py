@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from emberward.findings import Cause
 from emberward.lens._operations import KERNEL, RankOperations, Table
 from emberward.lens._waste import Waste
-from emberward.lens._work import RankWork, length_of
+from emberward.lens._work import RankWork
 
 _MAKES = re.compile(r"^aten::_?embedding(_bag)?(_dense)?_backward$")
 _FUSED = re.compile(r"^aten::_fused_\w+_$")
@@ -21,14 +21,14 @@ def dense_gradients(work: RankWork, rank: RankOperations, ranks: Sequence[RankOp
     """
     if len(ranks) > 1 or not rank.tables:
         return None
-    spent = {table: _spent_s(table, rank) * (1 - table.looked_up) / rank.num_steps for table in rank.tables}
+    spent = {table: _spent_s(table, work, rank) * (1 - table.looked_up) for table in rank.tables}
     worst = max(spent, key=lambda table: spent[table])
     cost_s = sum(spent.values())
     return Waste(
         cause=Cause.DENSE_GRADIENT,
         site=worst.site,
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=tuple(
             f"a step looks up {100 * table.looked_up:.1f}% of the {table.shape[0]:,} rows of the table made at "
@@ -38,17 +38,17 @@ def dense_gradients(work: RankWork, rank: RankOperations, ranks: Sequence[RankOp
     )
 
 
-def _spent_s(table: Table, rank: RankOperations) -> float:
-    """Seconds of all observed steps that go to the gradient of a table and to what the optimizer does with it."""
+def _spent_s(table: Table, work: RankWork, rank: RankOperations) -> float:
+    """Seconds a step that go to the gradient of a table and to what the optimizer does with it."""
     own = [op for op in rank.operations if op.thread == rank.main and not op.is_async and KERNEL.match(op.name)]
     whole = [(op.began_s, op.ended_s) for op in own if op.shapes[:1] == (table.shape,) and not _is_lookup(op.name)]
     tables = sum(math.prod(each.shape) for each in rank.tables)
     parameters = max(sum(each.held for each in rank.parameters), tables)
-    makes = length_of((op.began_s, op.ended_s) for op in own if _MAKES.match(op.name))
-    fused = length_of((op.began_s, op.ended_s) for op in own if _FUSED.match(op.name))
+    makes = work.pace.of((op.began_s, op.ended_s) for op in own if _MAKES.match(op.name))
+    fused = work.pace.of((op.began_s, op.ended_s) for op in own if _FUSED.match(op.name))
     size = math.prod(table.shape)
     alike = sum(each.shape == table.shape for each in rank.tables)
-    return length_of(whole) / alike + makes * size / tables + fused * size / parameters
+    return work.pace.of(whole) / alike + makes * size / tables + fused * size / parameters
 
 
 def _is_lookup(name: str) -> bool:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from emberward.findings import Cause
 from emberward.lens._gathers import times
 from emberward.lens._operations import RankOperations, Unread
+from emberward.lens._spans import Spans, both
 from emberward.lens._waste import Waste
-from emberward.lens._work import NODE, RankWork, both, length_of
+from emberward.lens._work import NODE, RankWork
 
 _BYTES = 4
 """Of a number of a gradient, as most are."""
@@ -44,13 +45,13 @@ def backward_again(site: str, work: RankWork, rank: RankOperations, ranks: Seque
     return _in_nodes(Cause.REDUNDANT_WORK, site, again, says, work, rank)
 
 
-def _reduced_s(unread: Unread, work: RankWork, rank: RankOperations) -> float:
+def _reduced_s(unread: Unread, work: RankWork) -> float:
     """What a step waits for sums of gradients that nothing reads, among those that its backward issues, by size."""
     began_s, ended_s = unread.backward
     inside = [each for each in work.transfers if began_s <= each.began_s < ended_s and "reduce" in each.op]
     num_bytes = sum(each.num_bytes for each in inside)
     share = min(unread.numel * _BYTES / num_bytes, 1.0) if num_bytes else 0.0
-    return share * length_of(both(work.exposed, times(inside))) / rank.num_steps if inside else 0.0
+    return share * work.pace.of(both(work.exposed, times(inside)))
 
 
 def _in_nodes(
@@ -62,22 +63,23 @@ def _in_nodes(
     if 2 * len(steps) <= rank.num_steps:
         return None
     nodes = [op for op in rank.operations if op.name.startswith(NODE)]
-    cost_s = 0.0
+    whole: Spans = []
+    halves: Spans = []
     for each in backwards:
         began_s, ended_s = each.backward
-        inside = [op for op in nodes if began_s <= op.began_s < ended_s and op.sequence in each.sequences]
-        cost_s += sum(op.ended_s - op.began_s for op in inside) / rank.num_steps
-        halves = [op for op in nodes if began_s <= op.began_s < ended_s and op.sequence in each.half]
-        cost_s += sum(op.ended_s - op.began_s for op in halves) / 2 / rank.num_steps
-        # A second backward of one graph reduces the sum all the same: with the other one or by itself.
-        cost_s += 0.0 if each.is_again else _reduced_s(each, work, rank)
+        inside = [op for op in nodes if began_s <= op.began_s < ended_s]
+        whole += [(op.began_s, op.ended_s) for op in inside if op.sequence in each.sequences]
+        halves += [(op.began_s, op.ended_s) for op in inside if op.sequence in each.half]
+    # A second backward of one graph reduces the sum all the same: with the other one or by itself.
+    reduced_s = sum(_reduced_s(each, work) for each in backwards if not each.is_again)
+    cost_s = work.pace.of(whole) + work.pace.of(halves) / 2 + reduced_s
     last = backwards[-1]
     num_nodes, numel = len(last.sequences) + len(last.half), f"{last.numel:,}"
     return Waste(
         cause=cause,
         site=site or None,
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / work.pace.step_s,
         ranks=(work.rank,),
         evidence=(f"{num_nodes} nodes of the backward {says.format(last.num_parameters, numel)}",),
     )

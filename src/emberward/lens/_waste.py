@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from emberward.findings import Cause
 from emberward.lens._operations import RankOperations
-from emberward.lens._work import RankWork, Transfer, both, length_of
+from emberward.lens._spans import both
+from emberward.lens._work import RankWork, Transfer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,4 +43,4 @@ def kept_s(work: RankWork, rank: RankOperations, transfers: Sequence[Transfer], 
         and any(op.began_s <= each.began_s <= op.ended_s for each in transfers)
     ]
     times = [(each.began_s, each.ended_s) for each in transfers]
-    return length_of([*both(work.exposed, times), *asking]) / rank.num_steps
+    return work.pace.of([*both(work.exposed, times), *asking])

@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emberward.lens._operations import AT, BACKWARD, KERNEL, MODULE, START, Operation, RankOperations, flops_of
+from emberward.lens._paces import Pace, pace_of
+from emberward.lens._samples import RankSamples
+from emberward.lens._spans import Spans, both, length_of, union, without
 
-Spans = list[tuple[float, float]]
 Arrivals = Mapping[tuple[Any, int], tuple[float, int]]
 """Of a collective, by its key and number: when its last rank came, and which that was."""
 PARTS = (
@@ -76,7 +78,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankWork:
-    """One rank's observed steps, in seconds and floating-point operations a step."""
+    """One rank's observed steps, in seconds and floating-point operations a step. `pace`: of a step not observed."""
 
     rank: int
     step_s: float
@@ -86,6 +88,7 @@ class RankWork:
     modules: Mapping[str, int]
     transfers: tuple[Transfer, ...]
     exposed: Spans
+    pace: Pace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,7 @@ class Work:
 
 def work_of(
     ranks: Sequence[RankOperations],
+    samples: Sequence[RankSamples] = (),
     *,
     blocked: Mapping[int, Spans] = {},
     stalls_s: Mapping[int, float] = {},
@@ -118,7 +122,8 @@ def work_of(
 ) -> Work | None:
     """The work of the ranks; None where none was observed.
 
-    `blocked`: when the calls in each rank's ring kept its training thread; `stalls_s`: what it lost to stalls, a step.
+    `samples`: of the steps that were not observed; `blocked`: when the calls in each rank's ring kept its training
+    thread; `stalls_s`: what it lost to stalls, a step.
     See [Note: the waterfall].
     """
     seen = [rank for rank in ranks if rank.num_steps]
@@ -126,8 +131,17 @@ def work_of(
         return None
     transfers = {rank.rank: transfers_of(rank) for rank in seen}
     last = _last_arrivals(transfers)
+    sampled = {each.rank: each for each in samples if each.num_steps}
     each = tuple(
-        _rank_work(rank, transfers[rank.rank], last, blocked.get(rank.rank, []), stalls_s.get(rank.rank, 0.0), peak)
+        _rank_work(
+            rank,
+            transfers[rank.rank],
+            last,
+            blocked.get(rank.rank, []),
+            stalls_s.get(rank.rank, 0.0),
+            peak,
+            pace_of(rank, sampled.get(rank.rank)),
+        )
         for rank in seen
     )
     step_s = sum(rank.step_s for rank in each) / len(each)
@@ -311,6 +325,7 @@ def _rank_work(
     blocked: Spans,
     stalls_s: float,
     peak: Rate | None,
+    pace: Pace,
 ) -> RankWork:
     begin, end = rank.bounds_s[0], rank.bounds_s[-1]
     main = [op for op in rank.operations if op.thread == rank.main and not op.is_async]
@@ -326,10 +341,10 @@ def _rank_work(
             op.ended_s - op.began_s
         )
     gaps = without([(begin, end)], [(op.began_s, op.ended_s) for op in outer])
-    waits = _union([*blocked, *((op.began_s, op.ended_s) for op in main if _is_waiting_place(op))])
+    waits = union([*blocked, *((op.began_s, op.ended_s) for op in main if _is_waiting_place(op))])
     idle = both(gaps, waits)
     late, moved, sent = _under_way(transfers, last)
-    in_flight = both(idle, _union([*late, *moved, *sent]))
+    in_flight = both(idle, union([*late, *moved, *sent]))
     imbalance = both(idle, late)
     bubble = both(without(idle, late), sent)
     steps = rank.num_steps
@@ -351,6 +366,7 @@ def _rank_work(
         modules={name: count // steps for name, count in by_module.items()},
         transfers=tuple(each for each in transfers if begin <= each.began_s < end),
         exposed=in_flight,
+        pace=pace,
     )
 
 
@@ -373,7 +389,7 @@ def _under_way(transfers: Sequence[Transfer], last: Arrivals) -> tuple[Spans, Sp
         late.append((each.began_s, arrived_s))
         moved.append((arrived_s, each.ended_s))
     # Where one collective moves data while another still waits for its last rank, the data holds the step up.
-    return without(_union(late), moved), _union(moved), _union(sent)
+    return without(union(late), moved), union(moved), union(sent)
 
 
 def _counted(
@@ -419,56 +435,3 @@ def _inside(ops: Sequence[Operation], outer: Operation) -> Iterable[Operation]:
     while index < len(ops) and ops[index].began_s < outer.ended_s:
         yield ops[index]
         index += 1
-
-
-# -- stretches of time -------------------------------------------------------------------------------------------------
-
-
-def _union(spans: Iterable[tuple[float, float]]) -> Spans:
-    found: Spans = []
-    for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        elif end > begin:
-            found.append((begin, end))
-    return found
-
-
-def both(a: Iterable[tuple[float, float]], b: Iterable[tuple[float, float]]) -> Spans:
-    """What lies in `a` and in `b`, in order."""
-    first, second = _union(a), _union(b)
-    found: Spans = []
-    i = j = 0
-    while i < len(first) and j < len(second):
-        begin, end = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
-        if begin < end:
-            found.append((begin, end))
-        if first[i][1] <= second[j][1]:
-            i += 1
-        else:
-            j += 1
-    return found
-
-
-def without(a: Iterable[tuple[float, float]], b: Iterable[tuple[float, float]]) -> Spans:
-    """What lies in `a` and not in `b`, in order."""
-    first, second = _union(a), _union(b)
-    found: Spans = []
-    j = 0
-    for begin, end in first:
-        while j < len(second) and second[j][1] <= begin:
-            j += 1
-        at = j
-        while at < len(second) and second[at][0] < end:
-            if second[at][0] > begin:
-                found.append((begin, second[at][0]))
-            begin = max(begin, second[at][1])
-            at += 1
-        if begin < end:
-            found.append((begin, end))
-    return found
-
-
-def length_of(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds that lie in any of them."""
-    return sum(end - begin for begin, end in _union(spans))

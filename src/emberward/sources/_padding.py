@@ -2,8 +2,9 @@
 
 [Note: padded columns]
 Columns of tokens at the end or the beginning of a batch that are padding in every row are computed and read by nobody.
-The padding is what the embedding was told it is, else one number that stands in all of these columns. What a length
-that divides by `BLOCK` needs is none: matrix products want that. An embedding of a few rows is one of types.
+The padding is what the embedding was told it is, else one number that stands in all of these columns. A length that is
+no longer than the next that divides by `BLOCK` has none: matrix products want that. An embedding of a few rows is one
+of types.
 Where the batch is put together is where the first tensor with so many columns was made that the tokens come from.
 """
 
@@ -112,4 +113,4 @@ def padded(tokens: Any, weight: Any, padding_idx: int | None = None, *args: Any,
     length = int(tokens.shape[1])
     # What nobody has called padding may stand at the beginning for something else.
     needed = used[-1] + 1 - (used[0] if is_told else 0)
-    return float(max(length - -(-needed // BLOCK) * BLOCK, 0) / length)
+    return (length - needed) / length if length > -(-needed // BLOCK) * BLOCK else 0.0

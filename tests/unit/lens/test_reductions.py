@@ -64,5 +64,5 @@ def test_where_the_ranks_compute_on_all_processors_they_cost_what_making_them_ta
     samples = [
         replace(measured_of(rank), rank=rank.rank, others_s=0.006 * rank.num_steps, cores=cores) for rank in ranks
     ]
-    (waste,) = wastes_of(work_of(ranks), ranks, {}, samples)
+    (waste,) = wastes_of(work_of(ranks, samples), ranks, {}, samples)
     assert 1000 * waste.cost_s == pytest.approx(cost_ms, rel=0.02)  # Two of three sums, of 6 ms on processors.

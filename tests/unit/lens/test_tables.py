@@ -66,6 +66,6 @@ def test_a_weight_that_something_else_computes_with_is_none():
 
 def test_what_the_other_rows_cost_is_told_where_the_table_was_made(tmp_path):
     rank, samples = seen_of(program_of(rows=10 * ROWS), tmp_path)
-    (waste,) = wastes_of(work_of([rank]), [rank], {}, [samples], {}, None)
+    (waste,) = wastes_of(work_of([rank], [samples]), [rank], {}, [samples], {}, None)
     assert (waste.cause, waste.site) == (Cause.DENSE_GRADIENT, f"{__file__}:{line_of(program_of)}")
     assert waste.evidence[0].startswith("a step looks up 0.1% of the 200,000 rows of the table made at ")

@@ -9,8 +9,8 @@ from unit.lens.test_work import NONE, STEP_MS, rank_of, seen
 
 from emberward.findings import Cause
 from emberward.lens import Instruction, Sampled, Sources, checkpointed_at, wastes_of, work_of
+from emberward.lens._samples import ENGINE
 from emberward.lens._sharding import called_again_at
-from emberward.lens._slowdown import ENGINE
 from emberward.lens._units import blocks_of, start_share
 
 PARTS = [f"blocks.{number}.{name}" for number in (0, 1) for name in ("att.qkv", "up", "down")]

@@ -360,7 +360,7 @@ def test_all_that_a_line_does_for_such_a_gather_is_its_cost():
         )
         for rank in (0, 1)
     ]
-    (waste,) = wastes_of(work_of(ranks), ranks, {}, samples)
+    (waste,) = wastes_of(work_of(ranks, samples), ranks, {}, samples)
     assert (waste.cause, waste.site) == (Cause.GATHERED_TWICE, "health.py:8")
     assert waste.cost_s == pytest.approx(0.005)  # 2 ms of it are the gather.
 
@@ -408,7 +408,8 @@ def test_a_small_unit_costs_all_that_fsdp_does_for_it_and_nothing_of_what_it_doe
     (less,), (waste,) = wastes_of(work_of(bare), bare), wastes_of(work_of(whole), whole)
     assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
     assert 1000 * (waste.cost_s - less.cost_s) == pytest.approx(0.6 + 0.5, rel=0.02)
-    (sampled,) = wastes_of(work_of(whole), whole, samples=[seen(("train.py", "main", "user", 9), step_ms=STEP_MS / 2)])
+    half = [dataclasses.replace(seen(("train.py", "main", "user", 9), step_ms=STEP_MS / 2), rank=n) for n in (0, 1)]
+    (sampled,) = wastes_of(work_of(whole, half), whole, samples=half)
     assert sampled.cost_s == pytest.approx(waste.cost_s / 2)  # The same share of a step without torch's profiler.
 
 
@@ -462,15 +463,15 @@ def test_a_file_of_operations_that_is_cut_is_refused():
         operations_of([{"form": 99}])
 
 
-def seen(*frames, step_ms=STEP_MS):
-    """A rank that stands 1 ms of a step in a stack of (file, function, owner, line), innermost first."""
+def seen(*frames, step_ms=STEP_MS, ms=1.0):
+    """A rank that stands so many ms of a step in a stack of (file, function, owner, line), innermost first."""
     places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
     head = {
         **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1,
         "bounds_ns": [0, int(step_ms * 1e6)], "first_step": 0, "queue_ns": 0, "has_cpu_time": True,
         "loop": [], "outputs": [],
     }  # fmt: skip
-    stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
+    stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [int(ms * 1e6), int(ms * 1e6)]}}
     return samples_of([head, *places, stack, {"end": True}])
 
 
@@ -497,8 +498,14 @@ def test_recomputed_products_are_a_waste_in_these_words():
     engine = ("/x/torch/autograd/graph.py", "_engine_run_backward", "torch", 1)
     again = ("model.py", "forward", "user", 7), ("/x/torch/utils/checkpoint.py", "recompute_fn", "torch", 2)
     loop = ("train.py", "main", "user", 9)
-    for frames, cost_s in (((*again, engine, loop), 0.001), ((*again, loop), 0.002), ((engine, *again, loop), 0.002)):
-        (waste,) = wastes_of(work_of(ranks), ranks, samples=[seen(*frames)])
+    for frames, ms, cost_s in (
+        ((*again, engine, loop), 1.0, 0.001),
+        ((*again, loop), 1.0, 0.002),
+        ((engine, *again, loop), 7.0, 0.002),
+        ((engine, loop), 3.5, 0.001),
+    ):
+        samples = [seen(*frames, ms=ms)]
+        (waste,) = wastes_of(work_of(ranks, samples), ranks, samples=samples)
         assert waste.cost_s == pytest.approx(cost_s)  # All that runs again where samples show it, else its operations.
 
 
