@@ -1,6 +1,5 @@
 """What a start needs of this machine, found before anything is proved or started: devices, memory, a place to write."""
 
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from emberward.cli._console import Screen
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Severity, require_code
 from emberward.recipe import DebugVerb, Device, Recipe, Resolved, devices_needed, no_terminal, parse_debug
 from emberward.report import Preflight
+from emberward.sources.peak import usable_cores
 
 PROCESS_BYTES = 267_000_000
 """Memory of a rank's process beside what is planned: 298 and 304 MB anonymous (``smaps_rollup``) with 35 MB planned.
@@ -120,7 +120,7 @@ def crowding(resolved: Resolved, page: Preflight, screen: Screen) -> tuple[Findi
     """
     if not is_on_cpu(resolved.recipe):
         return ()
-    note = crowding_note(resolved.num_ranks, num_cores_here())
+    note = crowding_note(resolved.num_ranks, usable_cores())
     if note is not None:
         screen.say(note)
     memory = memory_here()
@@ -173,8 +173,3 @@ def memory_here() -> tuple[int, int] | None:
     except (OSError, ValueError):  # no such file, or "max"
         return total, available
     return min(total, limit), min(available, max(0, limit - used))
-
-
-def num_cores_here() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))

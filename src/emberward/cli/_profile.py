@@ -265,9 +265,10 @@ def _forms_of(folder: RunFolder, ranks: Sequence[RankOperations], *, can_measure
     kept = read_json(folder.lens / "forms.json")
     if kept is None and can_measure and all(rank.device == "cpu" for rank in ranks):
         forms = forms_to_measure(ranks)
-        measured = measured_forms(forms, threads=ranks[0].threads, ranks=len(ranks)) if forms else []
+        measured = measured_forms(forms, threads=ranks[0].threads, ranks=len(ranks))
         kept = {form_key(form): times for form, times in zip(forms, measured, strict=False)}
-        write_json(folder.lens / "forms.json", kept)
+        if kept:
+            write_json(folder.lens / "forms.json", kept)
     return {} if kept is None else {key: FormTimes(**times) for key, times in kept.items()}
 
 

@@ -1,9 +1,9 @@
-"""Operations that torch has in another form, which is faster where the job ran. Pure.
+"""Attention that is computed as products and a softmax where torch's own call is faster. Pure.
 
 [Note: gain of another form]
-What the steps compute in one of two forms that torch has ([Note: other forms] in `sources._forms`) is measured in both
-after the job, in turns, with the same sizes, in as many processes as the job had ranks. The cost is what the other
-form would save of the calls of a step. It has to be enough at the quartiles of the two.
+What the steps compute that way ([Note: other forms] in `sources._forms`) is measured in both forms after the job, in
+turns, with the same sizes, in as many processes as the job had ranks. The cost is what the other form would save of the
+calls of a step. It has to be enough at the quartiles of the two.
 """
 
 import json
@@ -32,7 +32,7 @@ class FormTimes:
 
 
 def forms_to_measure(operations: Sequence[RankOperations]) -> list[Mapping[str, Any]]:
-    """What the steps have in one of two forms, the most computing first."""
+    """What the steps compute so, the most computing first."""
     spent: dict[str, float] = defaultdict(float)
     forms: dict[str, Mapping[str, Any]] = {}
     for rank in operations:
@@ -56,7 +56,7 @@ def form_key(computes: Mapping[str, Any]) -> str:
 def other_forms(
     operations: Sequence[RankOperations], samples: Sequence[RankSamples], times: Mapping[str, FormTimes]
 ) -> tuple[Waste, ...]:
-    """What the steps would be shorter by in the other forms, of the rank on which that is most."""
+    """What the steps would be shorter by in the other form, of the rank on which that is most."""
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in samples if rank.num_steps}
     worst: dict[Line, Waste] = {}
     for rank in operations:

@@ -49,7 +49,7 @@ class _Scores:
         """What is computed, as `sources.forms` measures it."""
         products, queries, width, keys = self.sizes
         return {
-            "form": "attention", "products": products, "queries": queries, "keys": keys, "width": width,
+            "products": products, "queries": queries, "keys": keys, "width": width,
             "values": self.width, "dtype": self.dtype, "mask": self.mask, "dropout": self.dropout,
             "needs_grad": self.needs_grad,
         }  # fmt: skip

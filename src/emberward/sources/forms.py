@@ -5,7 +5,6 @@ torch.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from emberward.sources.peak import usable_cores
 
 LIMIT_S = 120.0
 MAX_FORMS = 12
@@ -25,7 +26,7 @@ def measured_forms(forms: Sequence[Mapping[str, Any]], *, threads: int, ranks: i
     do, and takes what the first one says. Blocks for a second a form."""
     if not forms:
         return []
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     asked = json.dumps(forms[:MAX_FORMS])
     try:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

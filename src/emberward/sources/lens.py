@@ -31,6 +31,7 @@ from emberward.sources._sampler import Sampler
 from emberward.sources._tables import watch_tables
 from emberward.sources._turns import TurnWatch
 from emberward.sources.attach import LENS_VARIABLE, LENS_WINDOW_VARIABLE, RING_VARIABLE
+from emberward.sources.peak import usable_cores
 from emberward.sources.recorder import attach, identify_now
 from emberward.sources.ring import SUFFIX
 
@@ -189,7 +190,7 @@ def _head() -> dict[str, Any]:
         "world_size": None if identity is None else identity.world_size,
         "device": "cuda" if has_device else "cpu",
         "device_name": torch.cuda.get_device_name() if has_device else "cpu",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": usable_cores(),
         "threads": torch.get_num_threads(),
         "checks_calls": _checks_calls(),
     }

@@ -27,13 +27,18 @@ print(json.dumps(2 * size**3 / best))
 """
 
 
+def usable_cores() -> int:
+    """Processors that this process may use, 1 at least."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def measured_peak(*, threads: int, ranks: int, dtype: str) -> dict[str, Any] | None:
     """Operations a second of one of `ranks` ranks on this host, and what was measured; None without torch.
 
     The best of the products of two square matrices that fit into half a second, by as many threads as a rank has. More
     ranks and threads than processors share what all processors reach. Starts a process, blocks for some seconds.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     used = min(threads, cores)
     command = [sys.executable, "-c", _CHILD, str(SIZE), str(SECONDS), str(used), dtype]
     try:

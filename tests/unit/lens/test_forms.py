@@ -16,7 +16,7 @@ from emberward.lens._operations import Form
 from emberward.sources.forms import measured_forms
 
 ATTENTION = {
-    "form": "attention", "products": 8, "queries": 256, "keys": 256, "width": 32, "values": 32, "dtype": "float32",
+    "products": 8, "queries": 256, "keys": 256, "width": 32, "values": 32, "dtype": "float32",
     "mask": "causal", "dropout": 0.0, "needs_grad": True,
 }  # fmt: skip
 LOOP, BLOCK, OTHER = ("train.py", 30), ("net.py", 5), ("net.py", 9)
