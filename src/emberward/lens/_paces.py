@@ -24,12 +24,13 @@ class _Phase:
     lasts_s: float
     steps: tuple[tuple[Spans, float], ...]
 
-    def of(self, spans: Spans) -> float:
-        inside = [length_of(both(spans, own)) for own, _ in self.steps]
+    def of(self, spans: Spans, num_steps: int | None) -> float:
+        steps = self.steps[:num_steps]
+        inside = [length_of(both(spans, own)) for own, _ in steps]
         if all(inside):
-            share = statistics.median(each / all_s for each, (_, all_s) in zip(inside, self.steps, strict=True))
+            share = statistics.median(each / all_s for each, (_, all_s) in zip(inside, steps, strict=True))
         else:
-            share = sum(inside) / (sum(all_s for _, all_s in self.steps) or 1.0)
+            share = sum(inside) / (sum(all_s for _, all_s in steps) or 1.0)
         return share * self.lasts_s
 
 
@@ -41,10 +42,10 @@ class Pace:
     backward_s: float
     phases: tuple[_Phase, ...]
 
-    def of(self, spans: Iterable[tuple[float, float]]) -> float:
-        """Seconds a sampled step of what lies in any of these spans in the observed ones."""
+    def of(self, spans: Iterable[tuple[float, float]], num_steps: int | None = None) -> float:
+        """Seconds a sampled step of what lies in any of these spans in the (first `num_steps`) observed ones."""
         known = sorted(spans)
-        return sum(phase.of(known) for phase in self.phases)
+        return sum(phase.of(known, num_steps) for phase in self.phases)
 
 
 def pace_of(rank: RankOperations, sampled: RankSamples | None) -> Pace:
@@ -60,7 +61,7 @@ def pace_of(rank: RankOperations, sampled: RankSamples | None) -> Pace:
     if not observed_s or not 0.0 < backward_s < step_s:
         # Nobody saw one of them: all of a step is one part.
         whole = _phase(step_s, [[step] for step in steps])
-        return Pace(step_s=step_s, backward_s=whole.of(calls), phases=(whole,))
+        return Pace(step_s=step_s, backward_s=whole.of(calls, None), phases=(whole,))
     phases = _phase(backward_s, backwards), _phase(step_s - backward_s, rests)
     return Pace(step_s=step_s, backward_s=backward_s, phases=phases)
 

@@ -45,13 +45,13 @@ def backward_again(site: str, work: RankWork, rank: RankOperations, ranks: Seque
     return _in_nodes(Cause.REDUNDANT_WORK, site, again, says, work, rank)
 
 
-def _reduced_s(unread: Unread, work: RankWork) -> float:
+def _reduced_s(unread: Unread, work: RankWork, num_steps: int) -> float:
     """What a step waits for sums of gradients that nothing reads, among those that its backward issues, by size."""
     began_s, ended_s = unread.backward
     inside = [each for each in work.transfers if began_s <= each.began_s < ended_s and "reduce" in each.op]
     num_bytes = sum(each.num_bytes for each in inside)
     share = min(unread.numel * _BYTES / num_bytes, 1.0) if num_bytes else 0.0
-    return share * work.pace.of(both(work.exposed, times(inside)))
+    return share * work.pace.of(both(work.exposed, times(inside)), num_steps)
 
 
 def _in_nodes(
@@ -70,9 +70,11 @@ def _in_nodes(
         inside = [op for op in nodes if began_s <= op.began_s < ended_s]
         whole += [(op.began_s, op.ended_s) for op in inside if op.sequence in each.sequences]
         halves += [(op.began_s, op.ended_s) for op in inside if op.sequence in each.half]
+    # Nobody knows yet that the last gradients are not read where the next step begins by clearing them.
+    known = max(steps)
     # A second backward of one graph reduces the sum all the same: with the other one or by itself.
-    reduced_s = sum(_reduced_s(each, work) for each in backwards if not each.is_again)
-    cost_s = work.pace.of(whole) + work.pace.of(halves) / 2 + reduced_s
+    reduced_s = sum(_reduced_s(each, work, known) for each in backwards if not each.is_again)
+    cost_s = work.pace.of(whole, known) + work.pace.of(halves, known) / 2 + reduced_s
     last = backwards[-1]
     num_nodes, numel = len(last.sequences) + len(last.half), f"{last.numel:,}"
     return Waste(

@@ -34,6 +34,7 @@ def test_one_step_that_lasted_long_by_chance_does_not_count_for_more():
 def test_what_is_not_in_every_step_counts_as_its_mean():
     pace = pace_of(rank_of(0, [BACKWARD]), None)
     assert pace.of(spans((2.0, 7.0), *[None] * (NUM_STEPS - 1))) == pytest.approx(0.005 / NUM_STEPS)
+    assert pace.of(spans((2.0, 7.0), *[None] * (NUM_STEPS - 1)), 1) == pytest.approx(0.005)
     assert pace.of([]) == 0.0
 
 
