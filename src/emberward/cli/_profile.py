@@ -265,7 +265,7 @@ def _forms_of(folder: RunFolder, ranks: Sequence[RankOperations], *, can_measure
     kept = read_json(folder.lens / "forms.json")
     if kept is None and can_measure and all(rank.device == "cpu" for rank in ranks):
         forms = forms_to_measure(ranks)
-        measured = measured_forms(forms, threads=ranks[0].threads, ranks=len(ranks))
+        measured = measured_forms(forms, threads=ranks[0].threads, ranks=len(ranks)) if forms else []
         kept = {form_key(form): times for form, times in zip(forms, measured, strict=False)}
         if kept:
             write_json(folder.lens / "forms.json", kept)

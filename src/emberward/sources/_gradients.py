@@ -34,6 +34,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._inputs import InputsWatch
+from emberward.sources._quiet import quiet
 from emberward.sources._site import MAX_FRAMES, SiteFinder
 
 MAX_MARKED = 4096
@@ -114,20 +115,23 @@ class GradientWatch:
         self._backwards: list[_Backward] = []
         self._undo: list[Callable[[], None]] = []
         self._unread: list[dict[str, Any]] = []
+        self._is_lost = False
 
     def start(self) -> None:
         """Begins to note what optimizers read and clear."""
-        self._undo.append(register_optimizer_step_pre_hook(self._steps).remove)
+        self._undo.append(register_optimizer_step_pre_hook(quiet(self._steps, self._failed)).remove)
         for owner, held in ((Optimizer, parameters_of), (torch.nn.Module, torch.nn.Module.parameters)):
             self._watch_clearing(owner, held)
 
     def watch(self, module: torch.nn.Module) -> None:
         """A module runs: its parameters are watched. Sharded ones are not, for FSDP moves their gradients itself."""
         for parameter in module.parameters():
-            if parameter.requires_grad and type(parameter) is torch.nn.Parameter and id(parameter) not in self._watched:
-                self._watched[id(parameter)] = _Watched(parameter)
+            # One that an operation has written into is the graph's, and no leaf any more.
+            is_own = parameter.requires_grad and parameter.is_leaf and type(parameter) is torch.nn.Parameter
+            if is_own and id(parameter) not in self._watched:
                 register: Any = parameter.register_post_accumulate_grad_hook
-                self._undo.append(register(self._added).remove)
+                self._undo.append(register(quiet(self._added, self._failed)).remove)
+                self._watched[id(parameter)] = _Watched(parameter)
 
     def begins(self, site: str, *args: Any, **named: Any) -> _Backward:
         """A backward begins, at that line of the program, with those arguments of torch's own function. `ends` takes
@@ -148,6 +152,9 @@ class GradientWatch:
         """Ends it and finds what is unread."""
         while self._undo:
             self._undo.pop()()
+        if self._is_lost:
+            self._watched.clear()
+            self._backwards.clear()
         # Of inputs that require gradients nobody says whether an optimizer has them.
         asks_inputs = self._inputs.has_seen and not self._inputs.is_read
         inputs = [
@@ -168,6 +175,11 @@ class GradientWatch:
         self._unread += [found for i in range(1, len(self._backwards)) if (found := self._again(i)) is not None]
         self._watched.clear()
         self._backwards.clear()
+
+    def _failed(self, error: Exception) -> None:
+        """What was added and read is known no more: nothing is told."""
+        del error
+        self._is_lost = True
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Lines of a file of operations, one for each backward that computes gradients which nobody reads, or goes
@@ -198,9 +210,10 @@ class GradientWatch:
 
     def _watch_clearing(self, owner: Any, held: Callable[[Any], Iterable[torch.Tensor]]) -> None:
         original = owner.zero_grad
+        note = quiet(lambda it: self._note(held(it), _CLEARED), self._failed)
 
         def zero_grad(it: Any, *args: Any, **named: Any) -> Any:
-            self._note(held(it), _CLEARED)
+            note(it)
             return original(it, *args, **named)
 
         owner.zero_grad = zero_grad

@@ -34,6 +34,7 @@ from emberward.sources._gradients import GradientWatch
 from emberward.sources._held import HeldWatch
 from emberward.sources._looks import Looks
 from emberward.sources._parts import PartsWatch
+from emberward.sources._quiet import quiet
 from emberward.sources._results import ResultsWatch
 from emberward.sources._returns import ReturnsWatch
 from emberward.sources._units import REPLICATED, UNITS
@@ -193,11 +194,18 @@ class OperationProbe:
         self._replace(torch.autograd, "_engine_run_backward", backward)
         if has_compiled():
             return
-        before = modules.register_module_forward_pre_hook(self._enter)
-        after = modules.register_module_forward_hook(lambda module, args, result: self._leave(), always_call=True)
+        enter, leave = (quiet(each, self._failed) for each in (self._enter, self._leave))
+        before = modules.register_module_forward_pre_hook(enter)
+        after = modules.register_module_forward_hook(lambda module, args, result: leave(), always_call=True)
         self._undo += [before.remove, after.remove]
         for name in ("to", "cuda", "copy_"):
             self._watch_copies(name)
+
+    def _failed(self, error: Exception) -> None:
+        """A hook raised: no more is observed."""
+        self._why = f"{type(error).__name__} while it was observed: {error}"
+        with contextlib.suppress(Exception):
+            self.stop()
 
     def _watch_copies(self, name: str) -> None:
         """A copy to a device waits where its source is not pinned, which nobody can ask for afterwards."""

@@ -24,8 +24,6 @@ def measured_forms(forms: Sequence[Mapping[str, Any]], *, threads: int, ranks: i
     """For each of at most `MAX_FORMS` forms `now_s`, `other_s` and their quartiles, forward and backward as it has
     them; empty without torch. Starts as many processes as ranks and processors allow, which share the host as ranks
     do, and takes what the first one says. Blocks for a second a form."""
-    if not forms:
-        return []
     cores = usable_cores()
     asked = json.dumps(forms[:MAX_FORMS])
     try:

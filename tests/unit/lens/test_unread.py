@@ -182,6 +182,15 @@ def test_a_backward_that_ends_with_gradients_which_are_cleared_is_seen(set_to_no
     assert all(each["backward"][0] < each["backward"][1] for each in found)
 
 
+def test_where_it_cannot_be_followed_who_reads_a_gradient_nothing_is_told(monkeypatch):
+    def fails(watch, parameters, what):
+        raise ValueError("no such thing")
+
+    nets = Nets()
+    monkeypatch.setattr(GradientWatch, "_note", fails)
+    assert unread(goes_through_what_was_made, nets) == []
+
+
 def test_what_no_optimizer_has_and_nobody_changes_is_unread():
     nets = Nets()
     nets.made_by = None

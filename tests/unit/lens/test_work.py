@@ -155,6 +155,34 @@ def test_a_profiler_of_the_program_ends_ours_and_runs(tmp_path):
     assert "profiler of its own" in read_operations(tmp_path / "rank.ops").why_short
 
 
+def test_a_net_that_follows_another_one_without_no_grad_is_observed(tmp_path):
+    model, slow = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4).requires_grad_(False)
+    torch._foreach_lerp_(list(slow.parameters()), list(model.parameters()), 0.1)
+    assert not slow.weight.is_leaf  # An operation has written into it, so it is the graph's now.
+    probe = OperationProbe(tmp_path / "rank.ops", head=lambda: HEAD)
+    probe.start()
+    for _ in range(NUM_STEPS):
+        (model(torch.ones(4)) - slow(torch.ones(4)).detach()).square().mean().backward()
+        probe.stepped()
+    probe.write()
+    rank = read_operations(tmp_path / "rank.ops")
+    assert (rank.num_steps, rank.why_short) == (NUM_STEPS, None)
+
+
+def test_a_hook_that_fails_ends_the_observation_and_not_the_program(tmp_path, monkeypatch):
+    def fails(watch, module):
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(_operations.GradientWatch, "watch", fails)
+    probe = OperationProbe(tmp_path / "rank.ops", head=lambda: HEAD)
+    probe.start()
+    assert torch.nn.Linear(4, 4)(torch.ones(4)).shape == (4,)
+    assert not probe.is_on and not torch.nn.modules.module._global_forward_pre_hooks
+    assert not probe.stepped()
+    probe.write()
+    assert read_operations(tmp_path / "rank.ops").why_short == "ValueError while it was observed: no such thing"
+
+
 # -- steps that are written down ---------------------------------------------------------------------------------------
 
 STEP_MS = 10.0
