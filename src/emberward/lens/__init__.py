@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from emberward.lens._calls import Call, RankCalls, calls_of
     from emberward.lens._causes import Told, tell
     from emberward.lens._findings import MEANS, missing_part, nothing_measured
+    from emberward.lens._flops import flops_of
     from emberward.lens._flow import repeats_of, slack_of, unread_of
     from emberward.lens._forms import FormTimes, form_key, forms_to_measure
     from emberward.lens._gathers import Sharding, sharding_of
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         Operation,
         Parameter,
         RankOperations,
-        flops_of,
         operations_of,
         read_operations,
     )

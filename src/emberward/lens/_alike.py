@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from emberward.findings import Cause
 from emberward.lens._causes import is_collective, tell
+from emberward.lens._of_all import ByAll, computed_by_all
 from emberward.lens._operations import AT, Alike, RankOperations, Where
 from emberward.lens._paces import Pace, pace_of
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, USER, Instruction, RankSamples, Sampled, uncertainty
@@ -35,7 +36,7 @@ def alike_work(
     """What each function of the program computes in vain, of the rank on which that costs most."""
     of_samples = {rank.rank: rank for rank in samples if rank.num_steps}
     found: dict[tuple[Cause, str], list[Waste]] = defaultdict(list)
-    unread = _unread_by_all(operations)
+    unread, by_all = _unread_by_all(operations), computed_by_all(operations)
     for rank in operations:
         sampled = of_samples.get(rank.rank)
         if sampled is None:
@@ -47,6 +48,7 @@ def alike_work(
             *_picks(rank, sampled, pace, sources),
             *_copies(rank, sampled, sources),
             *_unread_results(unread, sampled, sources),
+            *_by_all(by_all, sampled, pace, sources),
             *_wide(rank, sampled, pace, sources),
             *_padded(rank, sampled, pace, sources),
         )
@@ -212,6 +214,22 @@ def _unread_by_all(operations: Sequence[RankOperations]) -> dict[Where, float]:
 def _unread_results(shares: Mapping[Where, float], sampled: RankSamples, sources: Sources) -> Iterator[_InVain]:
     says = "what torch computes in {}() leads to nothing: no operation reads it that is read, nor Python"
     return _in_functions(Cause.UNUSED_RESULT, says, shares, sampled, sources)
+
+
+def _by_all(by_all: Mapping[Where, ByAll], sampled: RankSamples, pace: Pace, sources: Sources) -> Iterator[_InVain]:
+    shares = {where: each.share for where, each in by_all.items()}
+    for (file, function), each in _by_function(shares, sampled, sources).items():
+        forward_s = each.lines.total() / 1e9 / sampled.num_steps
+        behind_s = pace.backward_s * sum(
+            of.backward for where, of in by_all.items() if where[0][0] == file and where[0][1] in each.lines
+        )
+        evidence = (
+            f"every rank computes the same in {function}(), with the rows of all ranks that each has gathered",
+            f"its own rows alone would save {1000 * forward_s:.2f} ms of the forward, {1000 * behind_s:.2f} ms of the "
+            "backward",
+        )
+        site, sure = f"{file}:{each.lines.most_common(1)[0][0]}", each.sure(sampled.num_steps)
+        yield _InVain(Cause.REDUNDANT_WORK, site, forward_s + behind_s, evidence, sure)
 
 
 def _in_functions(

@@ -212,9 +212,11 @@ WASTED: dict[Cause, tuple[str, str]] = {
         "no others",
     ),
     Cause.REDUNDANT_WORK: (
-        "computes in each step what was computed before, or digits that nobody asked for (float64)",
+        "computes in each step what was computed before, what every rank computes, or digits that nobody asked for "
+        "(float64)",
         "compute it once: before the loop, and keep it (register_buffer, a cache); take what the step has (detach); "
-        "write into what is there, or join once at the end; make what meets float32 in float32 too",
+        "write into what is there, or join once at the end; on each rank for its own rows, and the mean of that over "
+        "all ranks; make what meets float32 in float32 too",
     ),
     Cause.ONE_HOT: (
         "multiplies with a matrix that has hardly any number but zeros",

@@ -1,7 +1,6 @@
 """What the probe of one rank observed, read back. The writer is `emberward.sources._operations`."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ START = f"{AT}start"
 KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|_c10d_functional|emberward::)\w+::\w")
 """Names of operations that compute; others are spans around them, collectives, or nodes of the backward."""
 _READS = frozenset({"aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"})
-ATTENTION = re.compile(r"^aten::_scaled_dot_product_\w*attention\w*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +167,20 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class OfAll:
+    """Calls of a place on rows of all ranks: checksum or None, nanoseconds, whether a backward may go through.
+
+    `all_ns`: of all calls of the place; `graph_ns`: of all calls of the steps that have a backward; `roots`: checksums
+    of single numbers of which one may begin. See [Note: computed by all ranks] in `sources._of_all`.
+    """
+
+    calls: tuple[tuple[int | None, int, bool], ...]
+    all_ns: int
+    graph_ns: int
+    roots: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OwnPart:
     """Gathers of one place and size of which the rank reads its own part alone, and seconds a step that the others are
     copied and computed with; or, `is_again`, of what the step has gathered already.
@@ -253,6 +265,7 @@ class RankOperations:
     returned: Mapping[Called, Returned] = field(default_factory=dict)
     held: tuple[Held, ...] = ()
     own_parts: tuple[OwnPart, ...] = ()
+    of_all: Mapping[Where, OfAll] = field(default_factory=dict)
     forms: tuple[Form, ...] = ()
     tables: tuple[Table, ...] = ()
     checks_calls: bool = False
@@ -297,6 +310,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     padded: list[tuple[Where, float, Where]] = []
     rows: dict[Where, Rows] = {}
     wide: dict[Where, Wide] = {}
+    of_all: dict[Where, OfAll] = {}
     picks: dict[Where, Picks] = {}
     copies: dict[Where, float] = {}
     unread_results: dict[Where, float] = {}
@@ -363,6 +377,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         elif "table" in line:
             site, shape, looked_up = line["table"]
             tables.append(Table(site, tuple(shape), looked_up))
+        elif "of_all" in line:
+            where, calls, all_ns, graph_ns, roots = line["of_all"]
+            of_all[_where(where)] = OfAll(tuple(map(tuple, calls)), all_ns, graph_ns, tuple(roots))
         elif "held" in line:
             file, number, *of_call = line["held"]
             held.append(Held((file, number), *of_call))
@@ -418,6 +435,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         returned=returned,
         held=tuple(held),
         own_parts=tuple(own_parts),
+        of_all=of_all,
         forms=tuple(forms),
         tables=tuple(tables),
         checks_calls=head.get("checks_calls", False),
@@ -446,47 +464,3 @@ def _where(lines: Iterable[Sequence[Any]]) -> Where:
 
 def _shape(value: Any) -> list[int]:
     return [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
-
-
-def flops_of(operation: Operation) -> int:
-    """Floating-point operations of one call; a multiply-add is two. 0 for what is not counted, elementwise work too.
-
-    Matrix products and attention as `torch.utils.flop_counter` (torch 2.13) counts them, the attention's masked half
-    included; a convolution's backward is two of its forward.
-    """
-    name, shapes = operation.name.removeprefix("aten::"), operation.shapes
-    try:
-        match name:
-            case "mm" | "_scaled_mm":
-                return _product(shapes[0], shapes[1])
-            case "addmm" | "_addmm_activation":
-                return _product(shapes[1], shapes[2])
-            case "bmm":
-                return _product(shapes[0], shapes[1])
-            case "baddbmm":
-                return _product(shapes[1], shapes[2])
-            case "conv1d" | "conv2d" | "conv3d":
-                return operation.flops
-            case "convolution_backward":
-                given, weight = shapes[0], shapes[2]
-                return 2 * 2 * math.prod(given) * math.prod(weight) // max(weight[0], 1)
-    except IndexError:
-        return 0
-    return _attention(operation) if ATTENTION.match(operation.name) else 0
-
-
-def _product(a: Sequence[int], b: Sequence[int]) -> int:
-    """2 m k n of the last two dims of `a` and `b`, for each of the batch."""
-    return 2 * math.prod(a) * b[-1] if a and b else 0
-
-
-def _attention(operation: Operation) -> int:
-    """Two products forward. The backward has five: it computes the scores again."""
-    is_backward = "backward" in operation.name
-    query, key, value = operation.shapes[1:4] if is_backward else operation.shapes[:3]
-    if not len(query) == len(key) == len(value) == 4:
-        return 0
-    batch, heads, length, width = query
-    scores = 2 * batch * heads * length * key[2] * width
-    values = 2 * batch * heads * length * key[2] * value[3]
-    return 3 * scores + 2 * values if is_backward else scores + values

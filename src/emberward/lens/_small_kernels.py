@@ -36,7 +36,8 @@ from itertools import zip_longest
 from emberward.findings import Cause
 from emberward.lens._causes import tell
 from emberward.lens._elements import TRAINS
-from emberward.lens._operations import KERNEL, Operation, RankOperations, flops_of
+from emberward.lens._flops import flops_of
+from emberward.lens._operations import KERNEL, Operation, RankOperations
 from emberward.lens._paces import backward_of
 from emberward.lens._samples import ENGINE, MIN_COST_S, MIN_GAIN, OURS, USER, Instruction, RankSamples, is_backward
 from emberward.lens._source import Line, Source, Sources, call_name, names_in, read_in

@@ -23,7 +23,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emberward.lens._operations import AT, BACKWARD, KERNEL, MODULE, START, Operation, RankOperations, flops_of
+from emberward.lens._flops import flops_of
+from emberward.lens._operations import AT, BACKWARD, KERNEL, MODULE, START, Operation, RankOperations
 from emberward.lens._paces import Pace, pace_of
 from emberward.lens._samples import RankSamples
 from emberward.lens._spans import Spans, both, length_of, union, without

@@ -24,7 +24,7 @@ import time
 import weakref
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -32,11 +32,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules import module as modules
-from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode
 
 from emberward.events import Owner, main_package, owner_of
 from emberward.sources._copies import CopiesWatch
 from emberward.sources._inputs import InputsWatch
+from emberward.sources._modes import insert, remove
+from emberward.sources._of_all import OfAllWatch
 from emberward.sources._padding import PaddingWatch
 from emberward.sources._picks import PicksWatch, storage_of
 from emberward.sources._randomness import is_random_state, random_state
@@ -138,18 +140,21 @@ class AlikeWatch:
         self._fast_ns = 0
         self._owners: dict[CodeType, Owner] = {}
         self._rows, self._picks, self._tables, self._padding = RowsWatch(), PicksWatch(), TablesWatch(), PaddingWatch()
-        self._copies, self.inputs, self._wide = CopiesWatch(), InputsWatch(), WideWatch()
-        self._parts = (self._rows, self._picks, self._tables, self._padding, self._copies, self.inputs, self._wide)
+        self._copies, self.inputs, self._wide, self._of_all = CopiesWatch(), InputsWatch(), WideWatch(), OfAllWatch()
+        self._parts = (
+            *(self._rows, self._picks, self._tables, self._padding),
+            *(self._copies, self.inputs, self._wide, self._of_all),
+        )
 
     def start(self) -> None:
         """Begins to compare, where no graph was compiled: it would be compiled again for the mode."""
         if has_compiled():
             return
         self.is_on = True
-        self._insert()
+        insert(self._mode)
         before = modules.register_module_forward_pre_hook(self._enter)
         after = modules.register_module_forward_hook(lambda module, *_: self._leave(module), always_call=True)
-        self._undo += [before.remove, after.remove]
+        self._undo += [before.remove, after.remove, *self._of_all.start()]
 
     def stepped(self) -> None:
         """A step has ended."""
@@ -169,7 +174,7 @@ class AlikeWatch:
         if not self.is_on:
             return
         self.is_on = False
-        self._remove()
+        remove(self._mode)
         while self._undo:
             self._undo.pop()()
         for each in (self._numbers, self._before, self._now, self._known, self._writes, self._made):
@@ -199,6 +204,7 @@ class AlikeWatch:
         yield from self._tables.lines()
         yield from self._copies.lines()
         yield from self._wide.lines()
+        yield from self._of_all.lines(self._rows.graph_ns)
 
     def call(self, func: Any, args: Any, named: Any) -> Any:
         """What the call gives; notes what it computes. Raises what the call raises, and nothing else."""
@@ -241,6 +247,7 @@ class AlikeWatch:
                 self._padding.note_made(where, given, gotten)
                 self._copies.note(name, given, result, of_program, took_ns)
                 self._wide.note(name, named, given, gotten, where, took_ns)
+                self._of_all.note(name, args, named, given, gotten, where, took_ns)
             if func is nn.functional.embedding:
                 self._padding.note(self._where(sys._getframe(1))[0], args, named)
         return result
@@ -432,27 +439,14 @@ class AlikeWatch:
             self._fast.append(module)
             if len(self._fast) == 1:
                 self._fast_ns = time.thread_time_ns()
-                self._remove()
+                remove(self._mode)
 
     def _leave(self, module: nn.Module) -> None:
         if self._fast and self._fast[-1] is module:
             self._fast.pop()
             if not self._fast:
-                self._insert()
+                insert(self._mode)
                 self._spent[self._where(sys._getframe(1))[0]].other += time.thread_time_ns() - self._fast_ns
-
-    def _insert(self) -> None:
-        """Puts our mode in force below the program's: each of these takes off the last one when it ends.
-
-        The one of ``torch.set_default_device`` takes off the first one.
-        """
-        modes = _taken_off()
-        default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-        at = int(default is not None and modes[:1] == [default])
-        _put_on([*modes[:at], self._mode, *modes[at:]])
-
-    def _remove(self) -> None:
-        _put_on([mode for mode in _taken_off() if mode is not self._mode])
 
 
 class _Mode(TorchFunctionMode):
@@ -467,19 +461,6 @@ class _Mode(TorchFunctionMode):
         if not self._watch.is_on:
             return func(*args, **(kwargs or {}))
         return self._watch.call(func, args, kwargs or {})
-
-
-def _taken_off() -> list[Any]:
-    """The modes of this thread, the outermost first, none of which is in force any more."""
-    count = torch._C._len_torch_function_stack()
-    pop: Any = _pop_mode
-    return [pop() for _ in range(count)][::-1]
-
-
-def _put_on(found: Iterable[Any]) -> None:
-    push: Any = _push_mode
-    for mode in found:
-        push(mode)
 
 
 def _version(tensor: torch.Tensor) -> int:

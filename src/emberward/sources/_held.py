@@ -66,12 +66,12 @@ class HeldWatch:
         self._is_cut |= len(self._calls) == MAX_CALLS
         if site is None or self._is_cut:
             return
-        sums = [_sum_of(each) for each in ([given] if isinstance(given, torch.Tensor) else given)]
+        sums = [sum_of(each) for each in ([given] if isinstance(given, torch.Tensor) else given)]
         known = None if None in sums else zlib.crc32(repr(sums).encode())
         self._calls.append([site.file, site.line, name, handle.group_name, handle.size(), known])
 
 
-def _sum_of(tensor: torch.Tensor) -> int | None:
+def sum_of(tensor: torch.Tensor) -> int | None:
     """A checksum of a tensor's numbers; None where they say nothing, or are not read."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.numel() < MIN_NUMBERS:
         return None
