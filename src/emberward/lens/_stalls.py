@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, MAX_BUSY, Told, tell
 from emberward.lens._debug_modes import checks_s, switched_on_at
+from emberward.lens._freed import with_freed
 from emberward.lens._operations import RankOperations
 from emberward.lens._python_work import with_python_work
 from emberward.lens._replay import Cut, Edit, Replay
@@ -103,7 +104,8 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     told: dict[tuple[Cause, str], Told] = {}
     inside: dict[tuple[Cause, str], dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
     steps = range(rank.first_step, rank.first_step + rank.num_steps)
-    each_told = with_python_work(rank, [tell(sampled, rank, sources) for sampled in rank.stacks], sources)
+    of_calls = with_freed(rank, [tell(sampled, rank, sources) for sampled in rank.stacks])
+    each_told = with_python_work(rank, of_calls, sources)
     for sampled, found in zip(rank.stacks, each_told, strict=True):
         if found is None:
             continue
