@@ -20,7 +20,7 @@ def gathered_own_parts(work: RankWork, rank: RankOperations, ranks: Sequence[Ran
     """What such gathers cost a step, and what the other ranks' parts are copied and computed with; None without any."""
     del ranks
     parts = [each for each in rank.own_parts if not each.is_again]
-    moved = _moved(parts, work, "allgather")
+    moved = moved_for_own_parts(work, rank)
     if not moved:
         return None
     cost_s = kept_s(work, rank, moved, _ASKING) + sum(each.took_s for each in parts)
@@ -50,6 +50,11 @@ def gathered_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOpe
         "layers gather the one input that they share"
     )
     return _waste(parts, work, cost_s, says)
+
+
+def moved_for_own_parts(work: RankWork, rank: RankOperations) -> list[Transfer]:
+    """The gathers of which the rank reads what it had given."""
+    return _moved([each for each in rank.own_parts if not each.is_again], work, "allgather")
 
 
 def _moved(parts: Sequence[OwnPart], work: RankWork, op: str) -> list[Transfer]:

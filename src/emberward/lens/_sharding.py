@@ -28,7 +28,7 @@ from emberward.lens._debug_modes import CHECKPOINTING, switched_on_at
 from emberward.lens._gathers import Unit, gathers_of, times, unit_of, within
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, load_of, taken_s
-from emberward.lens._own_parts import gathered_again, gathered_own_parts
+from emberward.lens._own_parts import gathered_again, gathered_own_parts, moved_for_own_parts
 from emberward.lens._reductions import reduced_again
 from emberward.lens._samples import (
     ENGINE,
@@ -187,8 +187,10 @@ def _gathered_twice(
     asked = [each for each in gathers_of(work) if each.label and each not in small]
     counts = Counter(unit_of(each) for each in asked)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
-    again = [*_whole_again(work, rank, ranks)] if asked else []
-    again += [each for each in gathers_of(work) if not each.label and each not in again and _is_of(each, repeats)]
+    # Those of which the rank reads its own part alone are told as such.
+    others = frozenset(each for each in gathers_of(work) if not each.label) - {*moved_for_own_parts(work, rank)}
+    whole = frozenset(_whole_again(others, work, rank, ranks) if asked else ())
+    again = [each for each in gathers_of(work) if each in whole or (each in others and _is_of(each, repeats))]
     for step in range(rank.num_steps):
         seen: dict[Unit, list[float]] = defaultdict(list)
         for each in within(asked, rank, step):
@@ -223,9 +225,11 @@ def _gathered_twice(
     )
 
 
-def _whole_again(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Sequence[Transfer]:
+def _whole_again(
+    others: Set[Transfer], work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]
+) -> Sequence[Transfer]:
     """The program's own gathers of weights that FSDP gathers too; in a step now and then they are a report."""
-    own = [each for each in _of_parameters(work, rank, ranks) if not each.label and each.num_bytes > SMALL_BYTES]
+    own = [each for each in _of_parameters(work, rank, ranks) if each in others and each.num_bytes > SMALL_BYTES]
     return own if 2 * sum(bool(within(own, rank, step)) for step in range(rank.num_steps)) > rank.num_steps else ()
 
 

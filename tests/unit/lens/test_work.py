@@ -26,6 +26,7 @@ from emberward.lens import (
     wastes_of,
     work_of,
 )
+from emberward.lens._operations import OwnPart
 from emberward.sources import _operations
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
@@ -314,14 +315,18 @@ def test_of_gathers_that_nobody_names_each_that_is_made_again_is_kept_whole():
     again = {number: asked(number) for number in (0, 1)}
     blocked = {number: [(call.blocked_s, call.free_s) for call in calls] for number, calls in again.items()}
 
-    def wastes(free):
-        ranks = [unnamed(number, free) for number in (0, 1)]
+    def wastes(free, own_parts=()):
+        ranks = [dataclasses.replace(unnamed(number, free), own_parts=own_parts) for number in (0, 1)]
         return wastes_of(work_of(ranks, blocked=blocked), ranks, again, (), again)
 
     (waste,) = wastes(12_000_000)
     assert (waste.cause, waste.site) == (Cause.GATHERED_TWICE, "train.py:8")
     assert waste.evidence[1].startswith("kept whole they take 6,000,000 bytes a rank")
     assert wastes(11_999_999) == ()
+    # Where the rank reads what it gave, that is what is told of these gathers.
+    own = OwnPart((("train.py", 8),), 1_000_000, 500_000, is_backward=False, gathers=12.0, took_s=0.0)
+    (waste,) = wastes(12_000_000, (own,))
+    assert "reads the part that it gave" in waste.evidence[0]
 
 
 def whole_weight(shape, *, steps=NUM_STEPS):
