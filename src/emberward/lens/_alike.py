@@ -309,7 +309,7 @@ def _padded(rank: RankOperations, sampled: RankSamples, pace: Pace, sources: Sou
     """
     forwards = _forwards(rank, pace)
     total_s = sum(forwards.values())
-    for site, (share, made) in _shares(rank, forwards).items():
+    for site, (share, made) in _shares(rank, forwards).items() if total_s else ():
         cost_s = share * forwards[site] * (1 + pace.backward_s / total_s)
         evidence = f"{100 * share:.0f}% of the columns of tokens are padding in every row, computed at {site}"
         at = f"{made[0][0]}:{made[0][1]}" if made else site

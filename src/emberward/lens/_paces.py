@@ -27,7 +27,7 @@ class _Phase:
     def of(self, spans: Spans, num_steps: int | None) -> float:
         steps = self.steps[:num_steps]
         inside = [length_of(both(spans, own)) for own, _ in steps]
-        if all(inside):
+        if inside and all(inside):
             share = statistics.median(each / all_s for each, (_, all_s) in zip(inside, steps, strict=True))
         else:
             share = sum(inside) / (sum(all_s for _, all_s in steps) or 1.0)

@@ -38,6 +38,11 @@ def test_what_is_not_in_every_step_counts_as_its_mean():
     assert pace.of([]) == 0.0
 
 
+def test_where_no_step_was_observed_whole_nothing_lasts():
+    pace = pace_of(rank_of(0, [BACKWARD], steps=0), seen(ENGINE, LOOP))
+    assert (pace.of([(0.001, 0.002)]), pace.backward_s) == (0.0, 0.0)
+
+
 @pytest.mark.parametrize("rows", [[], [BACKWARD]], ids=["not observed", "not sampled"])
 def test_without_a_backward_all_of_a_step_has_one_pace(rows):
     frames = (LOOP,) if rows else (ENGINE, LOOP)
