@@ -102,7 +102,7 @@ def test_attention_that_is_written_out_is_seen_with_its_sizes(program, mask, dro
     ((where, form, calls),) = forms_of(program)
     assert where[0] == (__file__, line_of(program))
     assert form == {
-        "form": "attention", "products": PRODUCTS, "queries": LENGTH, "keys": LENGTH, "width": WIDTH, "values": WIDTH,
+        "products": PRODUCTS, "queries": LENGTH, "keys": LENGTH, "width": WIDTH, "values": WIDTH,
         "dtype": "float32", "mask": mask, "dropout": dropout, "needs_grad": True,
     }  # fmt: skip
     assert calls == 1
@@ -125,7 +125,7 @@ def test_what_one_operation_can_not_do_is_no_attention(program):
 
 def test_both_forms_are_measured_in_turns():
     attention = {
-        "form": "attention", "products": 8, "queries": 256, "keys": 256, "width": 32, "values": 32,
+        "products": 8, "queries": 256, "keys": 256, "width": 32, "values": 32,
         "dtype": "float32", "mask": "causal", "dropout": 0.0, "needs_grad": True,
     }  # fmt: skip
     for ranks in (1, 2):
