@@ -1,7 +1,7 @@
 """Loops of many small operations, run for real under probe and sampler, and loops that look like them."""
 
 import ast
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -177,10 +177,14 @@ def wastes(work, folder):
 def test_a_loop_over_time_steps_is_told_at_its_line_with_all_that_is_spent_in_it(tmp_path):
     (waste,), rank = wastes(smooths_each, tmp_path)
     assert (waste.cause, waste.site) == (Cause.SMALL_KERNELS, f"{__file__}:{line_of(smooths_each)}")
-    inside = [each for each in rank.stacks if any(place.function == "smooths_each" for place in each.stack)]
-    # Collections of garbage are told by themselves.
-    spent_s = sum(wall for each in inside if not each.flag for wall, _ in each.steps.values()) / rank.num_steps
-    assert waste.cost_s == pytest.approx(spent_s)
+    spent: dict[int, float] = defaultdict(float)
+    for each in rank.stacks:
+        line = next((place.line for place in each.stack if place.function == "smooths_each"), None)
+        if line is not None and not each.flag:  # Collections of garbage are told by themselves.
+            spent[line] += sum(wall for wall, _ in each.steps.values()) / rank.num_steps
+    # A look may find the function before its loop, or behind it.
+    assert spent[line_of(smooths_each)] - 1e-9 <= waste.cost_s <= sum(spent.values()) + 1e-9
+    assert 0 < spent[line_of(smooths_each)]
     assert "operations a step in the loop" in waste.evidence[0]
 
 
