@@ -184,7 +184,7 @@ def test_a_loop_over_time_steps_is_told_at_its_line_with_all_that_is_spent_in_it
             spent[line] += sum(wall for wall, _ in each.steps.values()) / rank.num_steps
     # A look may find the function before its loop, or behind it.
     assert spent[line_of(smooths_each)] - 1e-9 <= waste.cost_s <= sum(spent.values()) + 1e-9
-    assert 0 < spent[line_of(smooths_each)]
+    assert spent[line_of(smooths_each)] > 0
     assert "operations a step in the loop" in waste.evidence[0]
 
 
